@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterctl.client.results.file_receiver import PullReport
+from clusterctl.client.files.receiver import DownloadReport
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_outside_note
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_PATHS = 10  # paths of one kind that are named
 
 
-def report_pull(name: str, report: PullReport, directory: Path, *, complete: bool) -> None:
+def report_pull(name: str, report: DownloadReport, directory: Path, *, complete: bool) -> None:
     """Say what came from a node, and on stderr what did not and why."""
     if report.is_empty and complete:
         print(sanitize(tr("{node}: no outputs", node=name)), flush=True)
@@ -63,7 +63,7 @@ def report_pull(name: str, report: PullReport, directory: Path, *, complete: boo
             _print_stderr(tr(message, node=name, file=more))
 
 
-def _render_received(report: PullReport) -> str:
+def _render_received(report: DownloadReport) -> str:
     if not report.files:
         return tr("nothing new")
     return trn("{n} file, {size}", "{n} files, {size}", report.files, size=render_size(report.bytes))
@@ -127,7 +127,7 @@ def _render_sent(path: str, files: SentFiles) -> str:
 
 
 def copies_to_json(
-    received: Mapping[str, tuple[PullReport, Path]],
+    received: Mapping[str, tuple[DownloadReport, Path]],
     sent: Mapping[tuple[str, str], SentFiles],
     errors: Sequence[ClusterctlError],
     conflicts: Sequence[str],
@@ -160,7 +160,7 @@ def pull_to_json(
     run_id: str | None,
     job: str,
     target: Path,
-    reports: Mapping[str, PullReport],
+    reports: Mapping[str, DownloadReport],
     errors: Mapping[str, ClusterctlError],
     node_names: Sequence[str],
     outside: Mapping[str, OutsideFiles],
@@ -168,7 +168,7 @@ def pull_to_json(
     """Return the document of `pull --json`."""
     nodes: list[PulledNode] = [
         {
-            **_node_to_json(name, reports.get(name, PullReport()), errors.get(name)),
+            **_node_to_json(name, reports.get(name, DownloadReport()), errors.get(name)),
             "outside": outside_to_json(outside.get(name)),
         }
         for name in node_names
@@ -176,7 +176,7 @@ def pull_to_json(
     return {"schema": 1, "run": run_id, "job": job, "directory": str(target), "nodes": nodes}
 
 
-def _node_to_json(name: str, report: PullReport, error: ClusterctlError | None) -> ReceivedFiles:
+def _node_to_json(name: str, report: DownloadReport, error: ClusterctlError | None) -> ReceivedFiles:
     return {
         "node": name,
         "files": report.files,

@@ -18,7 +18,7 @@ from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.main import root
 from clusterctl.cli.main import run as main
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
-from clusterctl.client.results.file_receiver import PullReport
+from clusterctl.client.files.receiver import DownloadReport
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.client.sync.upload import SentFiles, SyncResult
 from clusterctl.client.watch.follower import LogLines
@@ -183,14 +183,14 @@ def listed_orphans() -> Any:
 
 def pulled() -> Any:
     """Return the document of `pull`: one node that sent files, and one that failed."""
-    report = PullReport(1, 2, 3, ["kept"], ["changing"], [RefusedEntry("a\nb", "no")])
+    report = DownloadReport(1, 2, 3, ["kept"], ["changing"], [RefusedEntry("a\nb", "no")])
     names, outside = ["gpu01", "gpu02"], {"gpu01": OUTSIDE}
     return pull_to_json(RUN, "digits", Path("out"), {"gpu01": report}, ERRORS, names, outside)
 
 
 def copied() -> Any:
     """Return the document of `cp`."""
-    received = {"gpu01": (PullReport(1, 2), Path("here"))}
+    received = {"gpu01": (DownloadReport(1, 2), Path("here"))}
     sent = {("gpu02", "there"): SentFiles(1, 2, 3, ("a",), 1, 4, 5)}
     return copies_to_json(received, sent, list(ERRORS.values()), ["a\nb"])
 

@@ -27,17 +27,17 @@ from invoke import Context
 
 from clusterctl.client import cleanup, preflight, slurm
 from clusterctl.client.cleanup import read_storage, remove_stored_runs
-from clusterctl.client.history import HistoryChoice, history
-from clusterctl.client.results.copying import CopyOrder, GivingNode, open_copy
-from clusterctl.client.results.file_receiver import PullReport, protocol_error
-from clusterctl.client.results.pull import (
+from clusterctl.client.files.node_files import list_request, open_node_files, protocol_error
+from clusterctl.client.files.receiver import (
+    DownloadReport,
     choose_requests,
     fetch_files,
-    group_by_workdir,
-    list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.target_dir import TargetDirectory, UsersDirectory, prepare_target
+from clusterctl.client.files.sending import relayed
+from clusterctl.client.files.shared_homes import group_by_workdir
+from clusterctl.client.files.target_dir import TargetDirectory, UsersDirectory, prepare_target
+from clusterctl.client.history import HistoryChoice, history
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter
@@ -67,8 +67,8 @@ from clusterctl.plans.runs.selection import (
 from clusterctl.plans.runs.state import attempts_of, live_state, node_ranks
 from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.report import to_findings
-from clusterctl.plans.sync.copy import rename_entries
-from clusterctl.plans.sync.received_names import check_names, plan_download
+from clusterctl.plans.sync.copy import plan_relay
+from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, plan_download
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -434,22 +434,35 @@ def drive_orphans(line: Line, _: Place) -> object:
 
 def drive_pull(line: Line, place: Place) -> object:
     """List results and bring them."""
-    account = PullReport()
-    wanted = tasks.PullRequest("demo", None, ["logs"], 1000, "b")
-    with tasks.pull(line, NODE, INTERPRETER, wanted, "m") as session:
-        listed = list_results(session, 1000, "demo", "gpu02")
-        judged = plan_download(listed.entries, ignores_case=False)
-        target = place.fresh()
+    places = [FileSource("outputs", "demo", ""), FileSource("logs", "", "logs-demo")]
+    return drive_download(line, place, places, "gpu02", None)
+
+
+def drive_copy(line: Line, place: Place) -> object:
+    """Copy a directory from a node, under another name."""
+    places = [FileSource("path", "~/ckpt", "mine", modes=True)]
+    return drive_download(line, place, places, "", UsersDirectory({"mine"}))
+
+
+def drive_download(
+    line: Line, place: Place, places: Sequence[FileSource], inner: str, users: UsersDirectory | None
+) -> object:
+    """List files and bring them."""
+    request = list_request(NODE, places, 1000, run_id="demo", shared_home=("b", "m"))
+    files, listed = open_node_files(line, INTERPRETER, request, places, MAX_NAMES)
+    with files:
+        plan = plan_download(listed.entries, ignores_case=True)
+        target, report = place.fresh(), DownloadReport()
         prepare_target(target)
-        landing = TargetDirectory(target, "gpu02")
         try:
-            wants = list(choose_requests(judged, landing, account, overwrite=False))
-            fetch_files(session, wants, landing, account, node="gpu02")
-            make_folders_and_links(judged, landing, account)
+            with TargetDirectory(target, inner, "gpu02", users) as directory:
+                requests = list(choose_requests(plan, directory, report, overwrite=False))
+                fetch_files(files, requests, directory, report)
+                make_folders_and_links(plan, directory, report)
+                directory.remove_partials()
         finally:
-            landing.close()
             place.check(target)
-    return listed, group_by_workdir({"gpu02": listed}, {"gpu02": "m"}), account
+    return listed, group_by_workdir({"gpu02": listed}, {"gpu02": "m"}), report
 
 
 def drive_sync(line: Line, place: Place) -> object:
@@ -459,38 +472,20 @@ def drive_sync(line: Line, place: Place) -> object:
     )
 
 
-def drive_copy(line: Line, place: Place) -> object:
-    """Copy a directory from a node, under another name."""
-    account = PullReport()
-    with open_copy(line, NODE, INTERPRETER, CopyOrder("send", [("~/ckpt", "ckpt")])) as session:
-        entries = list_results(session, 1000, None, "gpu02").entries
-        try:
-            check_names((entry.path for entry in entries), ["ckpt"])
-        except ValueError as error:
-            raise protocol_error("gpu02", str(error)) from error
-        judged = plan_download(list(rename_entries(entries, "ckpt", "mine")), ignores_case=True)
-        target = place.fresh()
-        prepare_target(target)
-        landing = TargetDirectory(target, "", "cp-gpu02", UsersDirectory({"mine"}))
-        try:
-            wants = list(choose_requests(judged, landing, account, overwrite=False))
-            fetch_files(session, wants, landing, account, node="gpu02")
-            make_folders_and_links(judged, landing, account)
-            landing.remove_partials()
-        finally:
-            landing.close()
-            place.check(target)
-    return entries, account
-
-
 def drive_give(line: Line, _: Place) -> object:
     """Read what a node gives to others, and contents that are passed on."""
-    order = CopyOrder("give", [("~/ckpt", "ckpt")])
-    giving = GivingNode(open_copy(line, NODE, INTERPRETER, order), "gpu02", ["ckpt"])
-    with giving.session:
-        port = giving.provide({"address": "192.0.2.2", "ports": None, "token": "t"})
-        passed = [part.size for part in giving.fetch(list(giving.manifest.blobs))]
-    return giving.tree, port, passed
+    places = [FileSource("path", "~/ckpt", "ckpt", modes=True)]
+    request = list_request(NODE, places, 1000, hashed=True)
+    files, listed = open_node_files(line, INTERPRETER, request, places, MAX_NAMES)
+    with files:
+        try:
+            plan = plan_relay(listed.entries)
+        except ValueError as error:
+            raise protocol_error("gpu02", str(error)) from error
+        port = files.provide({"address": "192.0.2.2", "ports": None, "token": "t"})
+        contents = relayed(files, plan, plan.manifest).scan.contents
+        passed = [part.size for part in contents.shipments(list(plan.manifest.blobs))]
+    return plan, port, passed
 
 
 class Login:
@@ -547,9 +542,8 @@ DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "history": (drive_history,),
     "clean": (drive_clean,),
     "orphans": (drive_orphans,),
-    "pull": (drive_pull,),
+    "files": (drive_pull, drive_copy),
     "sync": (drive_sync,),
-    "copy": (drive_copy,),
     "give": (drive_give,),
     "queue": (drive_queue,),
     "check": (drive_check,),

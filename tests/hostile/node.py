@@ -286,7 +286,7 @@ def crowd(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     yield frame(header, body)
 
 
-# pull and sync
+# files and sync
 
 
 def claim(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
@@ -302,7 +302,7 @@ def rows_of(path: Callable[[int], str], batches: int) -> Case:
 
     def lie(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
         for batch in range(batches if "rows" in header else 0):
-            rows = [["outputs", path(batch * 1000 + one), "file", 1, 1, 1, 1, ""] for one in range(1000)]
+            rows = [[0, path(batch * 1000 + one), "file", 1, 1, 1, 1, "", 0] for one in range(1000)]
             yield frame({"rows": 1000}, zlib.compress(json.dumps(rows).encode("ascii"), 1))
         if "rows" not in header:
             yield frame(header, body)
@@ -426,7 +426,7 @@ CASES: dict[str, Case] = {
         "orphans",
         orphans=[7, *({**ORPHAN, **lie} for lie in ({"pid": -1}, {"pid": 1 << 40}, {"starttime": None}))],
     ),
-    # pull
+    # files
     "claim": claim,
     "rows-long": rows_of(lambda number: f"{number}" + "\U0001f4a3" * 4000, 200),
     "rows-up": rows_of(lambda number: f"../{number}", 1),

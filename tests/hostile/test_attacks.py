@@ -194,7 +194,7 @@ FIELDS = (
     ("attach", "follow"),
     ("logs", "follow"),
     ("stop", "stop"),
-    ("pull", "pull"),
+    ("pull", "files"),
     ("clean", "clean"),
     ("sync", "sync"),
     ("exec", "exec"),
@@ -238,8 +238,8 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("attach any", "ps"): ("stolen-run", "stolen-file", "stolen-well-formed"),
     ("stop", "ps"): ("run-up",),
     ("pull", "ps"): ("stolen-run",),
-    ("pull", "pull"): ("claim", "rows-up", "rows-long", "empty-pieces"),
-    ("pull as text", "pull"): ("texts-escapes",),
+    ("pull", "files"): ("claim", "rows-up", "rows-long", "empty-pieces"),
+    ("pull as text", "files"): ("texts-escapes",),
     ("clean as text", "clean"): ("crowd",),
     ("clean", "orphans"): ("crowded", "numbers-huge", "no-processes"),
     ("ps --orphans", "orphans"): ("no-processes",),
@@ -367,8 +367,8 @@ MORE: dict[tuple[str, str], tuple[str, ...]] = {
     ("exec as text", "exec"): ("error-escapes",),
     ("check", "probe"): ("deep",),
     ("launch", "sync"): ("missing-again",),
-    ("pull", "pull"): ("empty-rows",),
-    ("cp", "copy"): (
+    ("pull", "files"): ("empty-rows",),
+    ("cp", "files"): (
         *ANY_FIELD,
         *ANY_FRAME,
         "claim",
@@ -396,7 +396,7 @@ def rows(*, everything: bool) -> Iterator[Row]:
     for (verb, on), cases in wanted.items():
         for case in dict.fromkeys(cases):
             yield Row(verb, f"{on}.{case}", True if case in NEVER_BELIEVED else None)
-    yield Row("pull", "pull.first-gpu02", False, liar="gpu01")
+    yield Row("pull", "files.first-gpu02", False, liar="gpu01")
     for case in password_servers.CASES if everything else SOME_SERVERS:
         yield Row("keys push", f"ssh.{case}", case not in password_servers.BELIEVED)
 
@@ -409,15 +409,15 @@ VARIANTS = {
     ("ps", "ps.run-cwd"),
     ("status", "ps.texts-astral"),
     ("status as text", "ps.texts-escapes"),
-    ("pull", "pull.rows-long"),
-    ("pull", "pull.empty-pieces"),
+    ("pull", "files.rows-long"),
+    ("pull", "files.empty-pieces"),
     ("sync", "sync.endless-unknown"),
     ("launch", "start.endless-unknown"),
     ("ps", "ps.crowded"),
     ("ps", "ps.run-absolute"),
     ("ps --json", "ps.texts-escapes"),
     ("logs", "follow.crowded"),
-    ("pull", "pull.crowded"),
+    ("pull", "files.crowded"),
     ("sync", "sync.numbers-huge"),
     ("stop", "stop.numbers-huge"),
     ("exec", "exec.numbers-huge"),

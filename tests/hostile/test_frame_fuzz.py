@@ -30,7 +30,7 @@ from clusterctl.client.rpc import tasks
 
 # cases; the bench takes as many as one wants
 COUNT = dict.fromkeys(("check", "submit", "cancel", "warm"), 20)
-COUNT |= {"ps": 150, "pull": 100, "clean": 100, "copy": 30, "queue": 30}
+COUNT |= {"ps": 150, "files": 65, "clean": 100, "queue": 30}
 USUAL = 60
 MOST_FAULTS = 20
 ABROAD = ("/srv", "/root", "/tmp/", "http://", "https://", "proxy")

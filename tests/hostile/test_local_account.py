@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from ground import CONTROLS, Ground, Seen, World
 
-from clusterctl.client.results.pull import META_FOLDER, NodeListing, name_shared_homes
+from clusterctl.client.files.node_files import NodeListing
+from clusterctl.client.files.shared_homes import name_shared_homes
 from clusterctl.client.sync.contents import StatCache
+from clusterctl.plans.sync.received_names import META_FOLDER
 
 STRANGER = 65534
 OWNER = "0123456789abcdef"

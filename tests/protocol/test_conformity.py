@@ -15,7 +15,7 @@ ENTRY: dict[str, Any] = {"pid": 7, "starttime": 9, "exit": None, "signal": None}
 @pytest.mark.parametrize(
     ("verb", "header"),
     [
-        ("pull", LISTED),
+        ("files", LISTED),
         ("follow", {"positions": {"a": 1}}),
         ("stop", {"event": {"time": 1, "event": "ended", "left": [{"pid": 7, "name": "x", "state": "D"}]}}),
         ("follow", {"state": {"torchrun": ENTRY, "gang": RECORD, "cluster": None}}),
@@ -30,10 +30,10 @@ def test_what_is_defined_passes(verb: str, header: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("verb", "header"),
     [
-        ("pull", {key: value for key, value in LISTED.items() if key != "mark"}),
-        ("pull", {**LISTED, "marks": 1}),
-        ("pull", {**LISTED, "listed": True}),
-        ("pull", {**LISTED, "outside": {"files": 1}}),
+        ("files", {key: value for key, value in LISTED.items() if key != "mark"}),
+        ("files", {**LISTED, "marks": 1}),
+        ("files", {**LISTED, "listed": True}),
+        ("files", {**LISTED, "outside": {"files": 1}}),
         ("follow", {"positions": {"a": "1"}}),
         ("stop", {"event": {"time": 1.0, "event": "end"}}),
         ("stop", {"event": {"time": 1.0, "event": "ended", "left": [{"pid": 7, "name": "x"}]}}),

@@ -1,4 +1,4 @@
-"""The verbs sync and copy over pipes instead of SSH: the real payload, one process for each node."""
+"""The verbs sync and files over pipes instead of SSH: the real payload, one process for each node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUN = "digits-20261120T110000-ab12"
 
 
 class PipeSession:
-    """The verb `sync`, or `copy` with its own request, in a process; what it reports as wrong is raised, as usual."""
+    """The verb `sync`, or `files` with its own request, in a process; what it reports as wrong is raised, as usual."""
 
     def __init__(  # noqa: PLR0913 - what a verb is asked for, by name
         self,
@@ -36,7 +36,7 @@ class PipeSession:
         node: str = "gpu01",
         rank: int = 0,
         give: Mapping[str, Any] | None = None,
-        copy: Mapping[str, Any] | None = None,
+        files: Mapping[str, Any] | None = None,
         command: Sequence[str] = (),
         stderr: int | None = None,
     ) -> None:
@@ -52,8 +52,8 @@ class PipeSession:
         self._arrived: list[Frame] = []
         self.blobs: list[str] = []
         request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank, "provide": give}
-        verb = "sync" if copy is None else "copy"
-        header = {"sentinel": sentinel, "verb": verb, "request": {**request, **(copy or {})}}
+        verb = "sync" if files is None else "files"
+        header = {"sentinel": sentinel, "verb": verb, "request": {**request, **(files or {})}}
         header["module"] = bundle.verb_module(verb)
         for part in (bundle.boot_program(), json.dumps(header).encode(), bundle.bundle(verb)):
             self._write(b"%d\n" % len(part) + part)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from clusterctl.plans.diagnose.hang import KeptEvidence
     from clusterctl.plans.pythons import FoundPythons
     from clusterctl.plans.runs.state import NodeState
-    from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.agent import EventName
     from clusterctl.protocol.messages.facts import Facts
     from clusterctl.protocol.messages.files import SetupQuery, Spec
@@ -171,20 +170,6 @@ class RunHandle:
     def on(self, nodes: Iterable[Node]) -> RunHandle:
         """Return the same run on some of its nodes."""
         return replace(self, nodes=tuple(nodes))
-
-
-@dataclass(frozen=True)
-class PullRequest:
-    """What is wanted of a job's results, of all nodes alike: its outputs and, of a run, some parts.
-
-    `most` bounds the number of files; all nodes get the same `shared_home_probe`.
-    """
-
-    job: str
-    run_id: str | None
-    parts: Sequence[str]
-    most: int
-    shared_home_probe: str
 
 
 @dataclass(frozen=True)
@@ -492,28 +477,6 @@ def execute(
         c, "exec", request, on_node(node, interpreter), limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         return receive_output(session, max_bytes, on_output)
-
-
-@task  # type: ignore[untyped-decorator]  # fabric ships no types
-def pull(
-    c: Connection,
-    node: Node,
-    interpreter: Interpreter,
-    request: PullRequest,
-    mark: str,
-) -> Session:
-    """Begin to download results; the `mark` is this node's alone."""
-    header: verbs.PullRequest = {
-        "workdir": node.workdir,
-        "node": node.name,
-        "job": request.job,
-        "run": request.run_id,
-        "parts": list(request.parts),
-        "most": request.most,
-        "shared_home_probe": request.shared_home_probe,
-        "mark": mark,
-    }
-    return _open_session(c, "pull", header, interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

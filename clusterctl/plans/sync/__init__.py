@@ -2,5 +2,5 @@
 
 `ignore` has the `.gitignore` rules, `manifest` a tree and its hash, `received_names` the names that a node may send,
 `copy` the paths of `cp`, `outside_files` what a run left elsewhere. Not here: transfers (`client/sync`,
-`client/results`). Start with `manifest`.
+`client/files`). Start with `manifest`.
 """

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeGuard
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.sync.manifest import Manifest, make_manifest
-from clusterctl.plans.sync.received_names import (
-    LONGEST_PATH,
-    OutputEntry,
-    check_names,
-    is_acted_on,
-    stays_inside,
-)
+from clusterctl.plans.sync.received_names import ListedEntry, is_acted_on, plan_download
 from clusterctl.protocol.manifest import TreeEntry, parse_manifest
 
 NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
 EXECUTABLE, PLAIN = 0o755, 0o644
-COPY_VALUES = 5  # in a row of what a node gives
 
 
 @dataclass(frozen=True)
@@ -47,10 +39,14 @@ class CopyPath:
 
 
 @dataclass(frozen=True)
-class GivenTree:
-    """What a node gives: its entries, and paths of what is neither file, link nor directory or leads out of it."""
+class RelayPlan:
+    """What a node gives to others: its entries, which of them has a content, and paths that are not passed on.
 
-    entries: tuple[TreeEntry, ...]
+    `private`: only the account may read some of it.
+    """
+
+    manifest: Manifest
+    sources: Mapping[str, ListedEntry]
     left_out: tuple[str, ...]
     private: bool
 
@@ -71,12 +67,6 @@ def parse_copy_paths(sources: Sequence[str], target: str) -> tuple[tuple[CopyPat
     if len({copy_path.pattern is None for copy_path in copy_paths}) > 1:
         raise UsageError("CC-COPY-001", "mixed")
     return copy_paths, to
-
-
-def rename_entries(entries: Iterable[OutputEntry], name: str, new_name: str) -> Iterator[OutputEntry]:
-    """Give what has a name, or is below it, a new one."""
-    for entry in entries:
-        yield replace(entry, path=new_name + entry.path[len(name) :])
 
 
 @dataclass(frozen=True)
@@ -125,31 +115,17 @@ def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
     return GatherPlan(tuple(parts), tuple(sorted(conflicts)), left_out)
 
 
-def is_name(value: object) -> TypeGuard[str]:
-    """Return whether a value can be a path, the target of a link or a hash; the system itself has none longer."""
-    return isinstance(value, str) and len(value) <= LONGEST_PATH
-
-
-def parse_given(rows: Sequence[object], names: Sequence[str]) -> GivenTree:
-    """Read what a node gives to others; ValueError for what must not be passed on."""
-    entries: list[list[object]] = []
-    left_out: list[str] = []
-    private = False
-    for row in rows:
-        if not isinstance(row, list) or len(row) != COPY_VALUES:
-            raise ValueError("a row does not have 5 parts")
-        path, kind, mode, content, size = row
-        if not is_name(path) or not is_name(content):
-            raise ValueError("a row has a name that is none")
-        if kind == "other" or (kind == "link" and not stays_inside(path, content)):
-            left_out.append(path)
-            continue
-        if kind == "file":
-            if not isinstance(mode, int) or isinstance(size, bool):
-                raise ValueError("a row has a number that is none")
-            private = private or not mode & 0o077
-            mode = EXECUTABLE if mode & 0o100 else PLAIN
-        entries.append([path, kind, mode, content, size])
-    parsed = parse_manifest(entries)
-    check_names((entry.path for entry in parsed), names)
-    return GivenTree(tuple(parsed), tuple(left_out), private)
+def plan_relay(entries: Sequence[ListedEntry]) -> RelayPlan:
+    """Take what others may get of what a node has listed with hashes; ValueError for what no receiver would take."""
+    plan = plan_download(entries, ignores_case=False)
+    rows = [TreeEntry(entry.path, entry.kind, 0, entry.content) for entry in (*plan.folders, *plan.links)]
+    modes = [entry.mode or 0 for entry in plan.files]
+    for entry, mode in zip(plan.files, modes, strict=True):
+        kept = EXECUTABLE if mode & 0o100 else PLAIN
+        rows.append(TreeEntry(entry.path, "file", kept, entry.content, entry.size))
+    return RelayPlan(
+        make_manifest(parse_manifest(rows)),
+        {entry.content: entry for entry in reversed(plan.files)},
+        tuple(refused.path for refused in plan.refused),
+        any(not mode & 0o077 for mode in modes),
+    )

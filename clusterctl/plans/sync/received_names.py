@@ -1,4 +1,6 @@
-"""Which of the files that a node offers for download are taken: their names are judged here, nothing is believed.
+"""Which of the files that a node lists are taken: their names are judged here, nothing is believed.
+
+The first part of a path is ours: a node lists each entry below one of the names that it was asked for.
 
 A path is taken if its parts are plain names, if nothing else has that name, and if it lies below directories only.
 A link is made again if it is relative and its way up, which may only be its beginning, stays below the target:
@@ -11,16 +13,17 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from clusterctl.protocol.untrusted import Row
 from clusterctl.translation import tr
 
-OUTPUTS, LOGS, CODE = "outputs", "logs", "code"
 MAX_ENTRIES = 100_000
 MAX_BYTES = 100 << 30
 LONGEST_PATH = 4095
 LONGEST_NAME = 255
 MAX_NAMES = 64 << 20  # bytes of all names of one node
+ROW_VALUES = 9
 MOST_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
 
 META_FOLDER = ".clusterctl"  # of clusterctl itself, beside what has arrived
@@ -33,12 +36,24 @@ SHORT_NAMES = {
 Stamp = tuple[int, int, int, int]
 
 
+class FileSource(NamedTuple):
+    """Files of a node that are wanted, and the name that they have here; empty for what is in a directory.
+
+    `kind` and `path` are as in the verb `files`. `modes`: files keep their mode, which else is that of a new file.
+    """
+
+    kind: str
+    path: str
+    name: str
+    modes: bool = False
+
+
 @dataclass(frozen=True)
-class OutputEntry:
+class ListedEntry:
     """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
 
-    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory. `mode` is
-    None for what gets the mode of a new file.
+    `source` is the number of what was wanted. `content` is the target of a link, or a file's hash if that was asked
+    for. `mode` is None for what gets the mode of a new file.
     """
 
     index: int
@@ -46,8 +61,8 @@ class OutputEntry:
     kind: str
     size: int
     stamp: Stamp
-    target: str
-    own: bool
+    content: str
+    source: int
     mode: int | None = None
 
 
@@ -63,9 +78,9 @@ class RefusedEntry:
 class DownloadPlan:
     """What is taken of a node's list."""
 
-    files: tuple[OutputEntry, ...]
-    folders: tuple[OutputEntry, ...]
-    links: tuple[OutputEntry, ...]
+    files: tuple[ListedEntry, ...]
+    folders: tuple[ListedEntry, ...]
+    links: tuple[ListedEntry, ...]
     refused: tuple[RefusedEntry, ...]
 
     @property
@@ -74,31 +89,30 @@ class DownloadPlan:
         return sum(entry.size for entry in self.files)
 
 
-def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> Iterator[OutputEntry]:
-    """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
+def parse_listing(rows: Iterable[Row], start: int, sources: Sequence[FileSource]) -> Iterator[ListedEntry]:
+    """Read a batch of rows; each gets a path below the name of its source. ValueError for what is no row."""
     for offset, row in enumerate(rows):
-        if len(row) not in (8, 9):
-            raise ValueError("a row has neither 8 nor 9 parts")
-        part, kind = row.text(0, 10), row.text(2, 10)
-        path, target = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
-        if path is None or target is None:  # the system itself has none so long
+        if len(row) != ROW_VALUES:
+            raise ValueError(f"a row does not have {ROW_VALUES} parts")
+        number, kind = row.integer(0, 0, len(sources) - 1), row.text(2, 10)
+        path, content = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
+        if path is None or content is None:  # the system itself has none so long
             raise ValueError("a row has a name that is none, or is too long")
-        size, *times = (row.integer(at, 0) for at in range(3, 7))
-        stamp = tuple(number for number in (size, *times) if number is not None)
-        if size is None or len(stamp) != 4:
+        size, mtime, ctime, inode, mode = (row.integer(at, 0) for at in (3, 4, 5, 6, 8))
+        if size is None or mtime is None or ctime is None or inode is None or mode is None or mode > 0o777:
             raise ValueError("a row has a number that is none")
-        if kind not in ("file", "link", "dir", "other") or part not in (OUTPUTS, LOGS, CODE):
+        if kind not in ("file", "link", "dir", "other") or number is None:
             raise ValueError("a row is of no known kind")
-        local_path = path if part == OUTPUTS else f"{part}-{run_id}/{path}"
-        numbers = (stamp[0], stamp[1], stamp[2], stamp[3])
-        mode = row.integer(8, 0, 0o777)
-        yield OutputEntry(start + offset, local_path, kind, size, numbers, target, part != OUTPUTS, mode)
+        source, stamp = sources[number], (size, mtime, ctime, inode)
+        local_path = f"{source.name}/{path}" if source.name and path else source.name or path
+        kept_mode = mode if source.modes and kind == "file" else None
+        yield ListedEntry(start + offset, local_path, kind, size, stamp, content, number, kept_mode)
 
 
-def plan_download(entries: Sequence[OutputEntry], *, ignores_case: bool) -> DownloadPlan:
+def plan_download(entries: Sequence[ListedEntry], *, ignores_case: bool) -> DownloadPlan:
     """Take what does no harm; `ignores_case` is a file system here that treats upper and lower case alike."""
     names = _Names(ignores_case, MOST_FOLDERS + 3 * len(entries))
-    accepted: dict[str, list[OutputEntry]] = {"file": [], "dir": [], "link": []}
+    accepted: dict[str, list[ListedEntry]] = {"file": [], "dir": [], "link": []}
     refused: list[RefusedEntry] = []
     for entry in entries:
         reason = find_refusal_reason(entry) or names.claim(entry)
@@ -111,14 +125,14 @@ def plan_download(entries: Sequence[OutputEntry], *, ignores_case: bool) -> Down
     )
 
 
-def find_refusal_reason(entry: OutputEntry) -> str:
+def find_refusal_reason(entry: ListedEntry) -> str:
     """Say what is wrong with an entry by itself; empty if nothing is."""
     problem = find_path_problem(entry.path)
     if problem:
         return problem
     if entry.kind == "other":
         return tr("neither a file, a link nor a directory")
-    if entry.kind == "link" and not stays_inside(entry.path, entry.target):
+    if entry.kind == "link" and not stays_inside(entry.path, entry.content):
         return tr("a link that leads out of the directory")
     return ""
 
@@ -136,15 +150,6 @@ def plain_name(name: str) -> str:
 def is_acted_on(path: str) -> bool:
     """Return whether a path is, or is below, something that programs act on."""
     return any(plain_name(name) in ACTED_ON for name in path.split("/"))
-
-
-def check_names(paths: Iterable[str], names: Sequence[str]) -> None:
-    """Raise ValueError for a path that is not below one of the names that were asked for."""
-    if "" in names:
-        return
-    for path in paths:
-        if path.partition("/")[0] not in names:
-            raise ValueError("a path that was not requested")
 
 
 def find_path_problem(path: str) -> str:
@@ -184,7 +189,7 @@ class _Names:
         self._claimed: dict[int, str] = {}
         self._folders = {0}
 
-    def claim(self, entry: OutputEntry) -> str:
+    def claim(self, entry: ListedEntry) -> str:
         """Take a name, or give the reason why it cannot be used."""
         *above, last = self._key(entry.path).split("/")
         folder = 0

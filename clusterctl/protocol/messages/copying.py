@@ -1,4 +1,4 @@
-"""What client and node send each other during the verb `copy`, besides what the verbs `pull` and `sync` send."""
+"""What client and node send each other during the verb `files`, and to have contents given from node to node."""
 
 from __future__ import annotations
 
@@ -21,19 +21,34 @@ class Source(TypedDict):
     token: str
 
 
-class CopyRequest(TypedDict):
-    """The verb `copy`; `run` is empty, or the run below whose working directory relative paths are.
-
-    `send` and `give` list `sources`, each a path and the name under which it is listed (empty: what is in it); `give`
-    with hashes. `take` writes into the first source's path. `most` is how many files are listed.
-    """
+class _FilesRequest(TypedDict):
+    """The verb `files`; `run` is empty, or the run below whose working directory relative paths are."""
 
     workdir: str
     node: str
     run: str
-    do: Literal["send", "give", "take"]
+
+
+class ListRequest(_FilesRequest):
+    """List `sources`, each a kind and a path, at most so many files, and send what is fetched of them.
+
+    With `hashed` each file is listed with its hash.
+    """
+
+    do: Literal["send"]
     sources: list[list[str]]
     most: int
+    hashed: bool
+    shared_home_probe: str  # empty where nobody needs to know which nodes share a home
+    mark: str
+
+
+class TakeRequest(_FilesRequest):
+    """Take files into `path`, where they have, or are below, a `name`; empty: what is in a directory is taken."""
+
+    do: Literal["take"]
+    path: str
+    name: str
     folder: bool  # what is taken goes into a directory of that path, which is made; else it may be a new name
     overwrite: bool
     private: bool  # what is taken is for the account alone

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
 from .allocation import CheckPart, NodeFacts, QueueReport, SlurmNumber
-from .copying import Copied, CopyRequest, Offer, Provide, Provided, Source
+from .copying import Copied, ListRequest, Offer, Provide, Provided, Source, TakeRequest
 from .evidence import (
     DiagnoseAnswer,
     HistoryFrame,
@@ -21,8 +21,6 @@ from .facts import Facts, FoundPython, Sample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, SetupQuery, Spec, State
 from .local import WarmServerFacts
 from .network import (
-    ContentPart,
-    HashesFrame,
     MeshCallOrder,
     MeshListen,
     MeshListening,
@@ -34,16 +32,15 @@ from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWa
 
 VerbName = Literal[
     "clean",
-    "copy",
     "diagnose",
     "exec",
+    "files",
     "follow",
     "history",
     "idle",
     "orphans",
     "probe",
     "ps",
-    "pull",
     "pythons",
     "slurm",
     "start",
@@ -565,17 +562,6 @@ class TopSample(TypedDict):
     sample: Sample
 
 
-class PullRequest(OfNode):
-    """The verb `pull`: results of a job, and parts of a run."""
-
-    job: str
-    run: str | None
-    parts: list[str]
-    most: int
-    shared_home_probe: str | None
-    mark: str
-
-
 class RowsFrame(TypedDict):
     """So many rows, in the body: zlib(JSON)."""
 
@@ -786,9 +772,9 @@ Request = Union[
     DiagnoseRequest,
     HistoryRequest,
     TopRequest,
-    PullRequest,
     PythonsRequest,
-    CopyRequest,
+    ListRequest,
+    TakeRequest,
     CleanRequest,
     OrphansRequest,
     SubmitRequest,
@@ -817,7 +803,6 @@ ClientFrame = Union[
     ClockBegin,
     FetchFiles,
     Provide,
-    HashesFrame,
     Remove,
     MeshListen,
     MeshCallOrder,
@@ -868,9 +853,6 @@ NodeFrame = Union[
     FileFailed,
     Fetched,
     Provided,
-    Blobs,
-    ContentPart,
-    Done,
     Copied,
     Found,
     Removed,

@@ -189,15 +189,14 @@ def test_exec_and_sync_load_little() -> None:
 
 MOST_BYTES = {
     "clean": 20_200,
-    "copy": 33_200,
     "diagnose": 19_900,
     "exec": 6_800,
+    "files": 32_700,
     "follow": 24_400,
     "history": 23_300,
     "orphans": 14_300,
     "probe": 37_800,
     "ps": 15_000,
-    "pull": 20_000,
     "pythons": 11_000,
     "slurm": 49_200,
     "start": 17_800,

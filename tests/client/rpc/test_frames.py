@@ -87,7 +87,7 @@ def test_large_body_in_small_pieces() -> None:
     assert got == [(Untrusted({"log": 1}), body)]
 
 
-@pytest.mark.parametrize("verb", [*frames.LIMITS, "exec", "pull", "top"])
+@pytest.mark.parametrize("verb", [*frames.LIMITS, "exec", "files", "top"])
 def test_no_frame_of_any_verb_is_worth_much(verb: str) -> None:
     """What a header may hold is counted before it is parsed, and what an answer may be in all before it is taken."""
     limits = frames.limits_for(verb)

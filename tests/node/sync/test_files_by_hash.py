@@ -11,7 +11,7 @@ import pytest
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.sync.files_by_hash import Destination, GivenFiles
-from clusterctl.node.verbs.files.copy import send_to_client
+from clusterctl.node.sync.transfer import send_contents
 from clusterctl.protocol.manifest import TreeEntry
 
 
@@ -39,17 +39,9 @@ def test_a_file_that_shrinks_while_it_is_given(tmp_path: Path) -> None:
     log.write_bytes(bytes(3 << 20))
     given.add_file("a" * 64, os.fsencode(log))
 
-    class Cutting:
-        """A client while whose first frame is sent the file is cut."""
+    def cut(*_: Any) -> None:
+        os.truncate(log, 1 << 20)
 
-        def step(self) -> None:
-            """Count nothing."""
-
-        def send(self, *_: Any) -> None:
-            """Cut it."""
-            os.truncate(log, 1 << 20)
-
-    cutting: Any = Cutting()
     with pytest.raises(VerbError, match="a file became shorter") as found:
-        send_to_client(["a" * 64], given, {"a" * 64: 3 << 20}, cutting)
+        send_contents(cut, given, ["a" * 64])
     assert found.value.code == "CC-SYNC-009"

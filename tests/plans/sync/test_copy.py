@@ -9,10 +9,11 @@ from clusterctl.plans.sync.copy import (
     CopyPath,
     parse_copy_path,
     parse_copy_paths,
-    parse_given,
     plan_gather,
+    plan_relay,
 )
 from clusterctl.plans.sync.manifest import make_manifest
+from clusterctl.plans.sync.received_names import ListedEntry
 from clusterctl.protocol.manifest import TreeEntry
 
 SHA, OTHER = "a" * 64, "b" * 64
@@ -61,56 +62,45 @@ def test_words_that_cannot_be_meant(sources: list[str], target: str, text: str) 
         parse_copy_paths(sources, target)
 
 
+def entry(path: str, kind: str = "file", content: str = SHA, mode: int = 0o644, size: int = 1) -> ListedEntry:
+    """Make what a node lists."""
+    return ListedEntry(0, path, kind, size, (size, 1, 1, 1), content, 0, mode if kind == "file" else None)
+
+
 def test_what_a_node_gives() -> None:
-    """Modes become 644 or 755, private files are noticed; devices and links that lead out are not taken."""
-    tree = parse_given(
+    """Modes become 644 or 755, private files are noticed; what leads out, or is below a link, is not passed on."""
+    plan = plan_relay(
         [
-            ["d/run", "file", 0o750, SHA, 3],
-            ["d/key", "file", 0o600, OTHER, 5],
-            ["d/socket", "other", 0, "", 0],
-            ["d/evil", "link", 0, "/etc/passwd", 0],
-            ["d/up", "link", 0, "../../x", 0],
-            ["d/near", "link", 0, "run", 0],
-            ["d/empty", "dir", 0, "", 0],
-        ],
-        ["d"],
+            entry("d/run", mode=0o750),
+            entry("d/key", content=OTHER, mode=0o600),
+            entry("d/socket", "other", "", size=0),
+            entry("d/evil", "link", "/etc/passwd", size=0),
+            entry("d/up", "link", "../../x", size=0),
+            entry("d/near", "link", "run", size=0),
+            entry("d/near/x"),
+            entry("d/run", content=OTHER),
+            entry("d/../../x"),
+            entry("d/empty", "dir", "", size=0),
+        ]
     )
-    assert [(entry.path, entry.kind, entry.mode) for entry in tree.entries] == [
-        ("d/run", "file", 0o755),
+    assert [(one.path, one.kind, one.mode) for one in plan.manifest.entries] == [
+        ("d/empty", "dir", 0),
         ("d/key", "file", 0o644),
         ("d/near", "link", 0),
-        ("d/empty", "dir", 0),
+        ("d/run", "file", 0o755),
     ]
-    assert tree.left_out == ("d/socket", "d/evil", "d/up")
-    assert tree.private
+    assert plan.left_out == ("d/socket", "d/evil", "d/up", "d/near/x", "d/run", "d/../../x")
+    assert plan.private
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [
-        [["../x", "file", 0o644, SHA, 1]],
-        [["/x", "file", 0o644, SHA, 1]],
-        [["d/../../x", "dir", 0, "", 0]],
-        [["d", "link", 0, "e", 0], ["d/x", "file", 0o644, SHA, 1]],
-        [["d/x", "file", 0o644, SHA, 1], ["d/x", "file", 0o644, OTHER, 1]],
-        [["d/x", "file", 0o644, "short", 1]],
-        [["d/x", "file", 0o644, SHA, -1]],
-        [["d/x", "file", 0o644, SHA, True]],
-        [["d/x", "file", "644", SHA, 1]],
-        [["d/x", "device", 0, "", 0]],
-        [["d/x", "file", 0o644, SHA]],
-        [[7, "file", 0o644, SHA, 1]],
-        ["row"],
-        [["other/x", "file", 0o644, SHA, 1]],
-        [["d/\udcff", "file", 0o644, SHA, 1]],
-        [["d/" + "x" * 5000, "other", 0, "", 0]],
-        [["d/l", "link", 0, "/" + "x" * 5000, 0]],
-    ],
+    "wrong",
+    [entry("d/x", content="short"), entry("d/\udcff"), entry("d/x", "dir", "content"), entry("d", "dir", "")],
 )
-def test_what_a_node_must_not_give(rows: list[object]) -> None:
-    """Nothing leads out of the destination, and nothing is written below a link."""
+def test_what_a_node_must_not_give(wrong: ListedEntry) -> None:
+    """What no receiver would take is an error of the node that gives it."""
     with pytest.raises(ValueError, match=r"\w"):
-        parse_given(rows, ["d"])
+        plan_relay([entry("d/y"), wrong])
 
 
 def part(path: str, content: str = SHA) -> TreeEntry:

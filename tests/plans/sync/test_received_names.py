@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterctl.plans.sync.received_names import (
-    OutputEntry,
-    check_names,
+    FileSource,
+    ListedEntry,
     find_path_problem,
-    parse_output_rows,
+    parse_listing,
     plan_download,
     stays_inside,
 )
 from clusterctl.protocol.untrusted import Row, parse_rows
 
 
-def entry(path: str, kind: str = "file", target: str = "", index: int = 0) -> OutputEntry:
+def entry(path: str, kind: str = "file", target: str = "", index: int = 0) -> ListedEntry:
     """Make an entry."""
-    return OutputEntry(index, path, kind, 1, (1, 2, 3, 4), target, False)
+    return ListedEntry(index, path, kind, 1, (1, 2, 3, 4), target, 0)
 
 
-def refused(*entries: OutputEntry, folds: bool = False) -> dict[str, str]:
+def refused(*entries: ListedEntry, folds: bool = False) -> dict[str, str]:
     """Judge entries; gives what is not taken and why."""
     return {one.path: one.reason for one in plan_download(entries, ignores_case=folds).refused}
 
@@ -112,32 +112,34 @@ def test_names_that_differ_in_case_only_depend_on_the_file_system() -> None:
         {},
         ["text"],
         [[]],
-        [["outputs", "a", "file", 1, 2, 3, 4]],
-        [["outputs", "a", "file", -1, 2, 3, 4, ""]],
-        [["outputs", "a", "file", "1", 2, 3, 4, ""]],
-        [["outputs", "a", "file", 1.5, 2, 3, 4, ""]],
-        [["outputs", None, "file", 1, 2, 3, 4, ""]],
-        [["outputs", "a", "socket", 1, 2, 3, 4, ""]],
-        [["elsewhere", "a", "file", 1, 2, 3, 4, ""]],
-        [["outputs", "a" * 5000, "file", 1, 2, 3, 4, ""]],
-        [["outputs", "a", "link", 1, 2, 3, 4, "b" * 5000]],
+        [[0, "a", "file", 1, 2, 3, 4, ""]],
+        [[0, "a", "file", -1, 2, 3, 4, "", 0]],
+        [[0, "a", "file", "1", 2, 3, 4, "", 0]],
+        [[0, "a", "file", 1.5, 2, 3, 4, "", 0]],
+        [[0, "a", "file", True, 2, 3, 4, "", 0]],
+        [[0, None, "file", 1, 2, 3, 4, "", 0]],
+        [[0, "a", "socket", 1, 2, 3, 4, "", 0]],
+        [[0, "a", "file", 1, 2, 3, 4, "", 0o1000]],
+        [[1, "a", "file", 1, 2, 3, 4, "", 0]],
+        [[-1, "a", "file", 1, 2, 3, 4, "", 0]],
+        [["outputs", "a", "file", 1, 2, 3, 4, "", 0]],
+        [[0, "a" * 5000, "file", 1, 2, 3, 4, "", 0]],
+        [[0, "a", "link", 1, 2, 3, 4, "b" * 5000, 0]],
     ],
     ids=lambda rows: repr(rows)[:60],
 )
 def test_what_is_no_row_is_not_read(rows: Any) -> None:
     """One error, whatever it is."""
     with pytest.raises(ValueError, match=r"row|list"):
-        list(parse_output_rows(parse_rows(json.dumps(rows).encode()), 0, "x"))
+        list(parse_listing(parse_rows(json.dumps(rows).encode()), 0, [FileSource("path", "x", "x")]))
 
 
 def test_logs_have_a_directory_of_their_own() -> None:
     """Outputs cannot be taken for logs: equal names collide and one is refused."""
-    rows = [["outputs", "logs-x/a", "file", 1, 2, 3, 4, ""], ["logs", "a", "file", 1, 2, 3, 4, ""]]
-    entries = list(parse_output_rows(map(Row, rows), 7, "x"))
-    assert [(one.index, one.path, one.own) for one in entries] == [
-        (7, "logs-x/a", False),
-        (8, "logs-x/a", True),
-    ]
+    rows = [[0, "logs-x/a", "file", 1, 2, 3, 4, "", 0], [1, "a", "file", 1, 2, 3, 4, "", 0]]
+    places = [FileSource("outputs", "digits", ""), FileSource("logs", "", "logs-x")]
+    entries = list(parse_listing(map(Row, rows), 7, places))
+    assert [(one.index, one.path, one.source) for one in entries] == [(7, "logs-x/a", 0), (8, "logs-x/a", 1)]
     assert refused(*entries) == {"logs-x/a": "listed twice"}
 
 
@@ -165,7 +167,7 @@ def test_no_set_of_links_leads_out(pairs: list[tuple[str, str]], folds: bool) ->
         top.mkdir()
         for link in judged.links:
             (top / link.path).parent.mkdir(parents=True, exist_ok=True)
-            (top / link.path).symlink_to(link.target)
+            (top / link.path).symlink_to(link.content)
         for link in judged.links:
             try:
                 end = (top / link.path).resolve(strict=True)
@@ -174,9 +176,18 @@ def test_no_set_of_links_leads_out(pairs: list[tuple[str, str]], folds: bool) ->
             assert end == top or top in end.parents
 
 
-def test_only_what_was_asked_for_is_taken() -> None:
-    """A node that lists other names is refused; in a directory whose contents are meant any name may come."""
-    check_names(["last.pt", "ckpt/a/b"], ["ckpt", "last.pt"])
-    check_names([".bashrc"], [""])
-    with pytest.raises(ValueError, match="not requested"):
-        check_names(["ckpt/a", ".bashrc"], ["ckpt"])
+@given(WILD, st.sampled_from(["path", "inside"]))
+def test_a_node_does_not_choose_the_first_name(path: str, kind: str) -> None:
+    """What it lists lies below the name that was asked for, unless what is in a directory was."""
+    row = Row([0, path, "file", 1, 2, 3, 4, "", 0o600])
+    place = FileSource(kind, "ckpt", "mine" if kind == "path" else "")
+    (one,) = parse_listing([row], 0, [place])
+    if find_path_problem(one.path) == "":
+        assert one.path == path if kind == "inside" else one.path.split("/")[0] == "mine"
+
+
+def test_modes_are_kept_only_where_that_is_wanted() -> None:
+    """Results get the mode of a new file."""
+    row = Row([0, "", "file", 1, 2, 3, 4, "", 0o640])
+    places = [FileSource("path", "a", "b", modes=modes) for modes in (False, True)]
+    assert [next(parse_listing([row], 0, [place])).mode for place in places] == [None, 0o640]

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import find_addresses
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
-from clusterctl.client.results.copying import (
-    CopyOrder,
-    FilesToSend,
-    GivingNode,
-    open_copy,
-    relayed,
-    scan_files,
+from clusterctl.client.files.disk_budget import DiskBudget
+from clusterctl.client.files.node_files import (
+    NodeFiles,
+    NodeListing,
+    list_request,
+    open_node_files,
+    protocol_error,
 )
-from clusterctl.client.results.disk_budget import DiskBudget
-from clusterctl.client.results.file_receiver import PullReport, protocol_error
-from clusterctl.client.results.pull import (
+from clusterctl.client.files.receiver import (
+    DownloadReport,
     choose_requests,
     fetch_files,
-    list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.target_dir import (
+from clusterctl.client.files.sending import FilesToSend, open_taking, relayed, scan_files
+from clusterctl.client.files.target_dir import (
     TargetDirectory,
     UsersDirectory,
-    prepare_meta,
+    prepare_target,
     remove_meta,
-    write_refused,
 )
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import Interpreter, Session
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.console.documents.output import write_document
@@ -54,17 +52,19 @@ from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.sync.copy import (
     CopyPath,
+    RelayPlan,
     parse_copy_path,
     parse_copy_paths,
     plan_gather,
-    rename_entries,
+    plan_relay,
 )
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest
-from clusterctl.plans.sync.received_names import DownloadPlan, OutputEntry, check_names, plan_download
+from clusterctl.plans.sync.received_names import MAX_NAMES, DownloadPlan, FileSource, plan_download
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.copying import TakeRequest
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class CopyOptions:
 class Results:
     """What has arrived, by node: here, or there; and what went wrong."""
 
-    received: dict[str, tuple[PullReport, Path]] = field(default_factory=dict)
+    received: dict[str, tuple[DownloadReport, Path]] = field(default_factory=dict)
     sent: dict[tuple[str, str], SentFiles] = field(default_factory=dict)  # by node and path there
     errors: list[ClusterctlError] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)  # paths with other content on another node
@@ -98,19 +98,20 @@ class Results:
 
     @property
     def exit_code(self) -> int:
-        """Give 0, 5 where something is missing, 4 or 1 where nothing was copied."""
+        """Return the exit code of all."""
         incomplete = any(report.refused or report.kept for report, _ in self.received.values())
-        incomplete = (
-            incomplete
-            or self.left_out
-            or bool(self.conflicts)
-            or any(files.kept_count for files in self.sent.values())
-        )
-        if not self.errors:
-            return 5 if incomplete else 0
-        if self.received or self.sent:
-            return 5
-        return 4 if any(error.exit_code == 4 for error in self.errors) else 1
+        incomplete = incomplete or any(files.kept_count for files in self.sent.values())
+        incomplete = incomplete or self.left_out or bool(self.conflicts)
+        return transfer_exit_code(self.errors, done=bool(self.received or self.sent), incomplete=incomplete)
+
+
+def transfer_exit_code(errors: Collection[ClusterctlError], *, done: bool, incomplete: bool) -> int:
+    """Return 0, 5 where something is missing, or 4 or 1 where nothing was transferred."""
+    if not errors:
+        return 5 if incomplete else 0
+    if done:
+        return 5
+    return 4 if any(error.exit_code == 4 for error in errors) else 1
 
 
 class Copy:
@@ -168,19 +169,17 @@ class Copy:
         # those of a Slurm cluster share the directories, which are read and written on the login node
         return nodes if self._inventory.slurm is None else nodes[:1]
 
-    def _with_session(self, c: Any, node: Node, order: CopyOrder, action: Callable[[Session], T]) -> T:
-        """Open a conversation for an action, which leaves it open; it is closed if that fails."""
-        order = replace(order, run_id=self._run_id, overwrite=self._options.overwrite)
+    def _list_files(
+        self, c: Any, node: Node, selected: Sequence[FileSource], *, hashed: bool = False
+    ) -> tuple[NodeFiles, NodeListing]:
+        """Have a node list what is asked for; the conversation stays open."""
+        request = list_request(node, selected, MOST_FILES, run_id=self._run_id, hashed=hashed)
+        most_name_bytes = 4 * MAX_NAMES if hashed else MAX_NAMES
 
-        def run(python: Interpreter) -> T:
-            session = open_copy(c, node, python, order)
-            try:
-                return action(session)
-            except BaseException:
-                session.close()
-                raise
+        def list_files(python: Interpreter) -> tuple[NodeFiles, NodeListing]:
+            return open_node_files(c, python, request, selected, most_name_bytes)
 
-        return with_any_python(node, run)[0]
+        return with_any_python(node, list_files)[0]
 
     def _download_all(self, cluster: Cluster, copy_paths: Sequence[CopyPath], to: CopyPath) -> None:
         by_node: dict[str, tuple[Node, list[CopyPath]]] = {}
@@ -190,30 +189,25 @@ class Copy:
         single = len(copy_paths) == 1 and len(by_node) == 1
         folder, new_name = choose_target(to.path, copy_paths[0].name, single=single)
         is_new = not folder.exists()
-        ignores_case = _prepare(folder)
+        ignores_case = prepare_target(folder, hidden=False)
         budget = DiskBudget(folder)
         nodes = [node for node, _ in by_node.values()]
         is_home = folder.resolve() == Path.home().resolve()
 
-        def fetch(c: Any, node: Node) -> tuple[PullReport, Path]:
-            sources = by_node[node.name][1]
-            session, entries = self._list_files(c, node, sources)
-            if new_name:
-                entries = list(rename_entries(entries, sources[0].name, new_name))
-            plan = plan_download(entries, ignores_case=ignores_case)
-            key = f"cp-{node.name}"
-            requested = {new_name or source.name for source in sources}
-            users = UsersDirectory(requested, is_new, is_home)
-            with session:
-                directory = (
-                    TargetDirectory(folder, "", key, users)
-                    if len(nodes) == 1
-                    else TargetDirectory(folder, node.name, key)
-                )
-                try:
-                    report = self._download(session, node.name, plan, directory, budget)
-                finally:
-                    directory.close()
+        def fetch(c: Any, node: Node) -> tuple[DownloadReport, Path]:
+            selected = [source_of(source, new_name or source.name) for source in by_node[node.name][1]]
+            files, listing = self._list_files(c, node, selected)
+            with files:
+                plan = plan_download(listing.entries, ignores_case=ignores_case)
+                report, inner, users = DownloadReport(), node.name, None
+                if len(nodes) == 1:  # into a directory that may hold other files of the user
+                    inner, users = "", UsersDirectory({one.name for one in selected}, is_new, is_home)
+                with (
+                    budget.writing(),
+                    TargetDirectory(folder, inner, f"cp-{node.name}", users) as directory,
+                ):
+                    overwrite = self._options.overwrite
+                    download(files, plan, directory, report, budget, self._phases, overwrite=overwrite)
             return report, directory.path / new_name
 
         try:
@@ -223,44 +217,6 @@ class Copy:
             raise
         finally:
             remove_meta(folder, [f"cp-{node.name}" for node in nodes])
-
-    def _list_files(
-        self, c: Any, node: Node, sources: Sequence[CopyPath]
-    ) -> tuple[Session, Sequence[OutputEntry]]:
-        """Let a node list what is asked for; what has another name is refused."""
-        order = CopyOrder("send", [(copy_path.path, copy_path.name) for copy_path in sources])
-
-        def list_files(session: Session) -> tuple[Session, Sequence[OutputEntry]]:
-            entries = list_results(session, MOST_FILES, None, node.name).entries
-            try:
-                check_names((entry.path for entry in entries), [copy_path.name for copy_path in sources])
-            except ValueError as error:
-                raise protocol_error(node.name, str(error)) from error
-            return session, entries
-
-        return self._with_session(c, node, order, list_files)
-
-    def _download(
-        self, session: Session, node: str, plan: DownloadPlan, directory: TargetDirectory, budget: DiskBudget
-    ) -> PullReport:
-        report = PullReport()
-        requests = list(choose_requests(plan, directory, report, overwrite=self._options.overwrite))
-        size = sum(request.entry.size - request.offset for request in requests)
-        self._phases.add_expected(size)
-
-        def on_wait() -> None:
-            self._phases.set_step(node, tr("waiting for disk space on this machine"))
-
-        with budget.writing(), budget.expecting(size, on_wait) as expect:
-
-            def on_bytes(count: int) -> None:
-                expect(count)
-                self._phases.add_bytes(node, count)
-
-            fetch_files(session, requests, directory, report, node=node, on_bytes=on_bytes)
-            make_folders_and_links(plan, directory, report)
-            directory.remove_partials()
-        return report
 
     def _upload(self, cluster: Cluster, copy_path: CopyPath, to: CopyPath, *, folder: bool) -> None:
         files = scan_files(copy_path.path, copy_path.name)
@@ -294,27 +250,32 @@ class Copy:
         targets: Sequence[Node],
         into: tuple[str, str, bool],
     ) -> None:
-        order = CopyOrder("give", [(copy_path.path, copy_path.name)])
+        giving = self._list_to_give(cluster.connection(source), source, copy_path, copy_path.name)
+        with giving[0]:
+            self._report_left_out(source.name, giving[1].left_out)
+            self._pass_on(cluster, source, giving, giving[1].manifest, targets, into)
 
-        def start_giving(session: Session) -> GivingNode:
-            return GivingNode(session, source.name, [copy_path.name])
-
-        giving = self._with_session(cluster.connection(source), source, order, start_giving)
-        with giving.session:
-            self._report_left_out(giving.node, giving.tree.left_out)
-            self._pass_on(cluster, (source, giving), giving.manifest, targets, into)
+    def _list_to_give(
+        self, c: Any, node: Node, copy_path: CopyPath, name: str
+    ) -> tuple[NodeFiles, RelayPlan]:
+        """Have a node list with hashes what others get from it."""
+        files, listing = self._list_files(c, node, [source_of(copy_path, name)], hashed=True)
+        try:
+            return files, plan_relay(listing.entries)
+        except ValueError as error:
+            files.close()
+            raise protocol_error(node.name, str(error)) from error
 
     def _gather(self, cluster: Cluster, copy_path: CopyPath) -> None:
         """Let all nodes list what they have, then give each what it lacks, from the first that has it."""
         nodes = self._nodes(copy_path)
         if len(nodes) < 2:
             raise UsageError("CC-COPY-001", "gather", name=nodes[0].name)
-        giving: dict[str, GivingNode] = {}
+        giving: dict[str, tuple[NodeFiles, RelayPlan]] = {}
         missing: list[ClusterctlError] = []
-        order = CopyOrder("give", [(copy_path.path, "")])
 
-        def start_giving(c: Any, node: Node) -> GivingNode:
-            return self._with_session(c, node, order, lambda session: GivingNode(session, node.name, [""]))
+        def start_giving(c: Any, node: Node) -> tuple[NodeFiles, RelayPlan]:
+            return self._list_to_give(c, node, copy_path, "")
 
         try:
             for outcome in cluster.each(nodes, start_giving, step=tr("reading its files")):
@@ -326,10 +287,10 @@ class Copy:
                     raise outcome.error
             if not giving:
                 raise missing[0]
-            for one in giving.values():
-                self._report_left_out(one.node, one.tree.left_out)
+            for name, (_, relay) in giving.items():
+                self._report_left_out(name, relay.left_out)
             manifests = {
-                node.name: giving[node.name].manifest if node.name in giving else Manifest(())
+                node.name: giving[node.name][1].manifest if node.name in giving else Manifest(())
                 for node in nodes
             }
             plan = plan_gather(manifests)
@@ -340,11 +301,11 @@ class Copy:
                 source = next(node for node in nodes if node.name == name)
                 targets = [node for node in nodes if node.name in receivers]
                 into = (copy_path.path, "", True)
-                self._pass_on(cluster, (source, giving[name]), manifest, targets, into)
+                self._pass_on(cluster, source, giving[name], manifest, targets, into)
             self._results.gathered = not plan.parts and not self._results.left_out
         finally:
-            for one in giving.values():
-                one.session.close()
+            for files, _ in giving.values():
+                files.close()
 
     def _report_left_out(self, node: str, paths: Sequence[str]) -> None:
         for path in paths[:MOST_PATHS]:
@@ -356,23 +317,24 @@ class Copy:
     def _pass_on(
         self,
         cluster: Cluster,
-        origin: tuple[Node, GivingNode],
+        source: Node,
+        giving: tuple[NodeFiles, RelayPlan],
         manifest: Manifest,
         targets: Sequence[Node],
         into: tuple[str, str, bool],
     ) -> None:
         """Let nodes take what one gives, from it where they reach it, else from here."""
-        source, giving = origin
+        files, relay = giving
         nodes = [source, *(node for node in targets if node != source)]
         on_slurm = self._inventory.slurm is not None  # then both are the login node
         distribution = None if on_slurm else find_addresses(cluster, "tree", nodes, manifest.size)
         offer = distribution.offer(source.name, manifest.size) if distribution else None
-        port = giving.provide(offer) if offer else None
+        port = files.provide(offer) if offer else None
         if distribution is None or port is None:
-            self._send(cluster, relayed(giving, manifest), targets, into, None)
+            self._send(cluster, relayed(files, relay, manifest), targets, into, None)
             return
         distribution.add_provider(source.name, port)
-        self._send(cluster, relayed(giving, manifest), targets, into, distribution)
+        self._send(cluster, relayed(files, relay, manifest), targets, into, distribution)
 
     def _send(
         self,
@@ -393,18 +355,34 @@ class Copy:
 
         def send(c: Any, node: Node) -> SentFiles:
             offer = distribution.offer(node.name, files.scan.manifest.size) if distribution else None
-            order = CopyOrder("take", [(path, name)], folder=folder, private=files.private, provide=offer)
+            request: TakeRequest = {
+                "workdir": node.workdir,
+                "node": node.name,
+                "run": self._run_id,
+                "do": "take",
+                "path": path,
+                "name": name,
+                "folder": folder,
+                "overwrite": self._options.overwrite,
+                "private": files.private,
+                "provide": offer,
+            }
 
-            def send_to_node(session: Session) -> SentFiles:
-                count = partial(self._phases.add_bytes, node.name)
-                sent = send_files(session, upload, node=node.name, progress=count)
+            def send_to_node(python: Interpreter) -> SentFiles:
+                session = open_taking(c, python, request, files.scan.manifest)
+                try:
+                    count = partial(self._phases.add_bytes, node.name)
+                    sent = send_files(session, upload, node=node.name, progress=count)
+                except BaseException:
+                    session.close()
+                    raise
                 if distribution is not None and offer is not None:
                     distribution.keep_open(session)
                 else:
                     session.close()
                 return sent
 
-            return self._with_session(c, node, order, send_to_node)
+            return with_any_python(node, send_to_node)[0]
 
         try:
             self._on_all(cluster, nodes, send, "copy", partial(self._results.add_sent, path))
@@ -455,6 +433,40 @@ class Copy:
         return results.exit_code
 
 
+def download(
+    files: NodeFiles,
+    plan: DownloadPlan,
+    directory: TargetDirectory,
+    report: DownloadReport,
+    budget: DiskBudget,
+    phases: Phases,
+    *,
+    overwrite: bool,
+) -> None:
+    """Bring what is planned into a directory, as far as it is not there; what could not come is in the report.
+
+    Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced, or
+    nearly stops sending it.
+    """
+    requests = list(choose_requests(plan, directory, report, overwrite=overwrite))
+    size = sum(request.entry.size - request.offset for request in requests)
+    phases.add_expected(size)
+
+    def on_wait() -> None:
+        phases.set_step(files.node, tr("waiting for disk space on this machine"))
+
+    with budget.expecting(size, on_wait) as expect:
+
+        def on_bytes(count: int) -> None:
+            expect(count)
+            phases.add_bytes(files.node, count)
+
+        phases.set_step(files.node, tr("sending its files"))
+        fetch_files(files, requests, directory, report, on_bytes)
+        make_folders_and_links(plan, directory, report)
+        directory.remove_partials()
+
+
 def choose_target(path: str, name: str, *, single: bool) -> tuple[Path, str]:
     """Return the directory here that copies go into, and the new name of a single one that gets one."""
     target = expand(path or ".")
@@ -471,9 +483,6 @@ def choose_target(path: str, name: str, *, single: bool) -> tuple[Path, str]:
     return target.parent, target.name
 
 
-def _prepare(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return prepare_meta(folder)
-    except OSError as error:
-        raise write_refused(error, folder) from error
+def source_of(copy_path: CopyPath, name: str) -> FileSource:
+    """Return what a node is to list for a path; without a name of its own that is what is in the directory."""
+    return FileSource("path" if name else "inside", copy_path.path, name, modes=True)

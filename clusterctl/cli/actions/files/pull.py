@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from clusterctl.cli.actions.files.copy import download, transfer_exit_code
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
-from clusterctl.client.results.disk_budget import DiskBudget
-from clusterctl.client.results.file_receiver import PullReport
-from clusterctl.client.results.pull import (
-    NodeListing,
-    choose_fetching_node,
-    choose_requests,
-    fetch_files,
-    group_by_workdir,
-    list_results,
-    make_folders_and_links,
-    name_shared_homes,
-)
-from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
-from clusterctl.client.rpc import tasks
+from clusterctl.client.files.disk_budget import DiskBudget
+from clusterctl.client.files.node_files import NodeFiles, NodeListing, list_request, open_node_files
+from clusterctl.client.files.receiver import DownloadReport
+from clusterctl.client.files.shared_homes import choose_fetching_node, group_by_workdir, name_shared_homes
+from clusterctl.client.files.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import Steps, fan_out
-from clusterctl.client.rpc.session import Interpreter, Session
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import pull_to_json, report_outside, report_pull
@@ -37,12 +29,11 @@ from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Runs, choose_run
 from clusterctl.plans.sync.outside_files import with_outside_files
 from clusterctl.plans.sync.received_names import (
-    CODE,
-    LOGS,
     MAX_BYTES,
     MAX_ENTRIES,
     MAX_NAMES,
-    OutputEntry,
+    FileSource,
+    ListedEntry,
     plan_download,
 )
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_job_name
@@ -53,6 +44,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 NO_LIMIT = 1 << 62
+OUTPUTS = 0  # the source among those that are wanted of a node
 
 
 @dataclass(frozen=True)
@@ -75,16 +67,16 @@ class NodePull:
     """One node's part: the open conversation, what it has, and the name here of its outputs if it brings them."""
 
     node: Node
-    session: Session
+    files: NodeFiles
     listing: NodeListing
     output_name: str | None = None
-    report: PullReport = field(default_factory=PullReport)
-    finished: set[str] = field(default_factory=set)  # places here that are done
+    report: DownloadReport = field(default_factory=DownloadReport)
+    finished: set[str] = field(default_factory=set)  # sources here that are done
 
-    def entries(self, folder_name: str) -> list[OutputEntry]:
-        """Choose what goes to `DIR/<place>/`: the outputs to their home, the rest to the node's own name."""
-        belongs = {False: folder_name == self.output_name, True: folder_name == self.node.name}
-        return [entry for entry in self.listing.entries if belongs[entry.own]]
+    def entries(self, folder_name: str) -> list[ListedEntry]:
+        """Choose what goes to `DIR/<source>/`: the outputs to their home, the rest to the node's own name."""
+        belongs = {True: folder_name == self.output_name, False: folder_name == self.node.name}
+        return [entry for entry in self.listing.entries if belongs[entry.source == OUTPUTS]]
 
 
 class Pull:
@@ -122,7 +114,7 @@ class Pull:
                 self._fetch_all(target, case_insensitive=case_insensitive)
             finally:
                 for pull in self._pulls.values():
-                    pull.session.close()
+                    pull.files.close()
         return self._show_report(nodes, target)
 
     def _choose_nodes(self, cluster: Cluster, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -195,23 +187,20 @@ class Pull:
                 )
 
     def _open_pull(self, c: Any, node: Node, shared_home_probe: str) -> NodePull:
-        max_files = NO_LIMIT if self._options.no_limit else MAX_ENTRIES
-        parts = [LOGS, CODE] if self._options.everything else [LOGS] if self._options.logs else []
-        request = tasks.PullRequest(self._job, self._run_id, parts, max_files, shared_home_probe)
+        unlimited, run_id = self._options.no_limit, self._run_id or ""
+        max_files, max_name_bytes = (NO_LIMIT, NO_LIMIT) if unlimited else (MAX_ENTRIES, MAX_NAMES)
+        sources = [FileSource("outputs", self._job, "")]
+        if self._options.logs or self._options.everything:
+            sources.append(FileSource("logs", "", f"logs-{run_id}"))
+        if self._options.everything:
+            sources.append(FileSource("code", "", f"code-{run_id}"))
+        shared_home = (shared_home_probe, self._marks[node.name])
+        request = list_request(node, sources, max_files, run_id=run_id, shared_home=shared_home)
 
-        def open_session(python: Interpreter) -> NodePull:
-            max_name_bytes = None if self._options.no_limit else MAX_NAMES
-            session = tasks.pull(c, node, python, request, self._marks[node.name])
-            try:
-                listing = list_results(
-                    session, max_files, self._run_id, node.name, max_name_bytes=max_name_bytes
-                )
-                return NodePull(node, session, listing)
-            except BaseException:
-                session.close()
-                raise
+        def list_files(python: Interpreter) -> NodePull:
+            return NodePull(node, *open_node_files(c, python, request, sources, max_name_bytes))
 
-        return with_any_python(node, open_session)[0]
+        return with_any_python(node, list_files)[0]
 
     def _fetch_all(self, target: Path, *, case_insensitive: bool) -> None:
         """Fetch from all nodes at once; where one fails, the next that shares its work directory takes over."""
@@ -259,56 +248,28 @@ class Pull:
     def _fetch(
         self, pull: NodePull, target: Path, disk_budget: DiskBudget, *, case_insensitive: bool
     ) -> None:
-        """Fetch what one node brings: its outputs, its logs, into one place or two."""
+        """Fetch what one node brings: its outputs, its logs, into one source or two."""
         for folder_name in dict.fromkeys((pull.output_name, pull.node.name)):
             entries = pull.entries(folder_name) if folder_name and folder_name not in pull.finished else []
             if folder_name and entries:
-                with disk_budget.writing():
-                    self._fetch_into(
-                        pull,
-                        entries,
-                        TargetDirectory(target, folder_name),
-                        disk_budget,
-                        case_insensitive=case_insensitive,
-                    )
+                with disk_budget.writing(), TargetDirectory(target, folder_name) as directory:
+                    plan = plan_download(entries, ignores_case=case_insensitive)
+                    self._check_size(plan.size)
+                    report, overwrite = pull.report, self._options.overwrite
+                    try:
+                        download(
+                            pull.files,
+                            plan,
+                            directory,
+                            report,
+                            disk_budget,
+                            self._phases,
+                            overwrite=overwrite,
+                        )
+                    except LocalSystemError as refusal:
+                        disk_budget.close(refusal)
+                        raise
                 pull.finished.add(folder_name)
-
-    def _fetch_into(
-        self,
-        pull: NodePull,
-        entries: list[OutputEntry],
-        directory: TargetDirectory,
-        disk_budget: DiskBudget,
-        *,
-        case_insensitive: bool,
-    ) -> None:
-        node = pull.node.name
-        try:
-            selected = plan_download(entries, ignores_case=case_insensitive)
-            self._check_size(selected.size)
-            overwrite = self._options.overwrite
-            requests = list(choose_requests(selected, directory, pull.report, overwrite=overwrite))
-            size = sum(request.entry.size - request.offset for request in requests)
-            self._phases.add_expected(size)
-
-            def on_wait() -> None:
-                self._phases.set_step(node, tr("waiting for disk space on this machine"))
-
-            with disk_budget.expecting(size, on_wait) as expect:
-
-                def on_bytes(count: int) -> None:
-                    expect(count)
-                    self._phases.add_bytes(node, count)
-
-                self._phases.set_step(node, tr("sending its files"))
-                fetch_files(pull.session, requests, directory, pull.report, node=node, on_bytes=on_bytes)
-                make_folders_and_links(selected, directory, pull.report)
-                directory.remove_partials()
-        except LocalSystemError as refusal:
-            disk_budget.close(refusal)
-            raise
-        finally:
-            directory.close()
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BYTES and not self._options.no_limit:
@@ -329,33 +290,11 @@ class Pull:
                     report_pull(name, report, target / (pull.output_name or name), complete=name in complete)
             if outside and not self._options.everything:
                 report_outside(outside, self._run_id or "", self._options.command)
-        report_failures(_merge_disk_errors(self._errors, names))
+        refusals = [error for error in self._errors.values() if isinstance(error, LocalSystemError)]
+        for refusal in refusals:
+            refusal.node = ""  # it is this machine's, and shown once
+        report_failures(self._errors[name] for name in names if name in self._errors)
         stranded = bool(outside) and all(report.is_empty for report in reports.values())
-        return exit_code(complete, list(self._errors.values()), stranded=stranded)
-
-
-def _merge_disk_errors(errors: Mapping[str, ClusterctlError], names: Sequence[str]) -> list[ClusterctlError]:
-    """Tell of the full disk here once, of the nodes each."""
-    merged: dict[object, ClusterctlError] = {}
-    for name in names:
-        if name in errors:
-            error = errors[name]
-            if isinstance(error, LocalSystemError):
-                error.node = ""
-            merged.setdefault(error.message if isinstance(error, LocalSystemError) else name, error)
-    return list(merged.values())
-
-
-def exit_code(
-    complete: Mapping[str, PullReport], errors: Sequence[ClusterctlError], *, stranded: bool = False
-) -> int:
-    """Give 1 when this machine refused, 4 or 1 when no node brought anything, 5 when something is not here, else 0.
-
-    `stranded`: all that the run has put out lies where this pull did not look.
-    """
-    if any(isinstance(error, LocalSystemError) for error in errors):
-        return 1
-    if errors and not complete:
-        return 4 if any(error.exit_code == 4 for error in errors) else 1
-    missing = any(report.refused or report.kept for report in complete.values())
-    return 5 if errors or missing or stranded else 0
+        missing = stranded or any(report.refused or report.kept for report in complete.values())
+        errors = self._errors.values()
+        return 1 if refusals else transfer_exit_code(errors, done=bool(complete), incomplete=missing)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,26 +20,22 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from clusterctl.client.results import file_receiver
-from clusterctl.client.results.file_receiver import PullReport
-from clusterctl.client.results.pull import (
-    NodeListing,
-    choose_fetching_node,
+from clusterctl.client.files import node_files
+from clusterctl.client.files.node_files import NodeFiles, NodeListing, list_request, open_node_files
+from clusterctl.client.files.receiver import (
+    DownloadReport,
     choose_requests,
     fetch_files,
-    group_by_workdir,
-    list_results,
     make_folders_and_links,
-    name_shared_homes,
 )
-from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
+from clusterctl.client.files.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as conversation
-from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.session import Frame, Interpreter, ReplyStream
+from clusterctl.client.rpc.frames import Frame
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.errors import ConnectionLost, LocalSystemError, NodeError
 from clusterctl.plans.sync.outside_files import OutsideFiles
-from clusterctl.plans.sync.received_names import plan_download
+from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, plan_download
 from clusterctl.protocol.untrusted import Untrusted
 
 JOB = "digits"
@@ -54,6 +51,7 @@ AWKWARD = [
     "\u4e2d",
     "~",
 ]
+OUTPUTS = FileSource("outputs", JOB, "")
 PYTHON = Interpreter(sys.executable, None)
 
 
@@ -68,52 +66,53 @@ class Node:
         self.outputs.mkdir(parents=True)
         self.workdir.chmod(0o700)
 
+    @contextmanager
     def open(
         self,
-        run: str | None = None,
+        run: str = "",
         most: int = 1000,
         shared_home_probe: str = "b",
         mark: str = "m",
         parts: tuple[str, ...] = ("logs",),
-    ) -> Any:
+    ) -> Iterator[tuple[NodeFiles, NodeListing]]:
         """Begin a conversation."""
-        wanted = tasks.PullRequest(JOB, run, parts, most, shared_home_probe)
-        return tasks.pull(self.connection, self.node, PYTHON, wanted, mark)
+        wanted = [OUTPUTS, *(FileSource(part, "", f"{part}-{run}") for part in parts)]
+        request = list_request(self.node, wanted, most, run_id=run, shared_home=(shared_home_probe, mark))
+        files, listed = open_node_files(self.connection, PYTHON, request, wanted, MAX_NAMES)
+        with files:
+            yield files, listed
 
     def pull(
-        self,
-        target: Path,
-        *,
-        run: str | None = None,
-        overwrite: bool = False,
-        parts: tuple[str, ...] = ("logs",),
-        **wish: Any,
-    ) -> PullReport:
+        self, target: Path, *, run: str = "", parts: tuple[str, ...] = ("logs",), **how: Any
+    ) -> DownloadReport:
         """Bring all home."""
-        with self.open(run, parts=parts) as session:
-            return fetch(session, target, overwrite=overwrite, **wish)
+        with self.open(run, parts=parts) as (files, listed):
+            return bring(files, listed, target, **how)
 
 
-def fetch(
-    session: ReplyStream,
+def bring(
+    files: NodeFiles,
+    listed: NodeListing,
     target: Path,
     *,
     overwrite: bool = False,
     moved: Callable[[int], None] = lambda _: None,
-    node: str = "gpu01",
-) -> PullReport:
-    """Do what the verb does with one node."""
-    folds = prepare_target(target)
-    judged = plan_download(list_results(session, 1000, RUN, node).entries, ignores_case=folds)
-    account, landing = PullReport(), TargetDirectory(target, node)
-    try:
-        wants = list(choose_requests(judged, landing, account, overwrite=overwrite))
-        fetch_files(session, wants, landing, account, node=node, on_bytes=moved)
-        make_folders_and_links(judged, landing, account)
-        landing.remove_partials()
-    finally:
-        landing.close()
-    return account
+) -> DownloadReport:
+    """Download what a node has listed."""
+    plan = plan_download(listed.entries, ignores_case=prepare_target(target))
+    report = DownloadReport()
+    with TargetDirectory(target, files.node) as directory:
+        requests = list(choose_requests(plan, directory, report, overwrite=overwrite))
+        fetch_files(files, requests, directory, report, moved)
+        make_folders_and_links(plan, directory, report)
+        directory.remove_partials()
+    return report
+
+
+def fetch(session: Any, target: Path, **how: Any) -> DownloadReport:
+    """Download from a node of the test's own."""
+    files = NodeFiles(session, "gpu01")
+    return bring(files, files.receive_listing([OUTPUTS], 1000, MAX_NAMES), target, **how)
 
 
 @pytest.fixture
@@ -261,8 +260,8 @@ def test_what_was_left_in_the_code_comes_where_nothing_else_can_be(node: Node, t
     (rundir / "code/0.ckpt").write_text("weights")
     (rundir / "code/last.ckpt").symlink_to("0.ckpt")
     (node.outputs / "model.pt").write_text("output")
-    with node.open(RUN) as session:
-        listed = list_results(session, 1000, RUN, "gpu01")
+    with node.open(RUN) as (_, listed):
+        pass
     assert listed.outside == OutsideFiles(1, 7, ("0.ckpt",))
     assert {entry.path for entry in listed.entries} == {"model.pt"}
     node.pull(tmp_path / "home", run=RUN, parts=("logs", "code"))
@@ -279,8 +278,8 @@ def test_without_a_record_of_what_was_sent_all_of_the_code_comes(node: Node, tmp
     rundir = node.workdir / "runs" / RUN / "0-gpu01"
     (rundir / "code").mkdir(parents=True)
     (rundir / "code/0.ckpt").write_text("weights")
-    with node.open(RUN) as session:
-        assert list_results(session, 1000, RUN, "gpu01").outside is None
+    with node.open(RUN) as (_, listed):
+        assert listed.outside is None
     node.pull(tmp_path / "home", run=RUN, parts=("code",))
     assert listing(tmp_path / "home/gpu01")[f"code-{RUN}/0.ckpt"] == b"weights"
 
@@ -305,12 +304,9 @@ def test_of_a_log_that_was_cut_both_ends_come(node: Node, tmp_path: Path) -> Non
 
 def test_nodes_with_one_home_find_the_same_mark(node: Node) -> None:
     """The first to light the beacon leaves its own, which the others read; it goes out with its session."""
-    with (
-        node.open(shared_home_probe="b1", mark="m1") as one,
-        node.open(shared_home_probe="b1", mark="m2") as other,
-        node.open(shared_home_probe="b2", mark="m3") as stranger,
-    ):
-        marks = [list_results(session, 9, "", "gpu01").mark for session in (one, other, stranger)]
+    probes = (("b1", "m1"), ("b1", "m2"), ("b2", "m3"))
+    with ExitStack() as opened:
+        marks = [opened.enter_context(node.open("", 9, *probe))[1].mark for probe in probes]
         assert marks in (["m1", "m1", "m3"], ["m2", "m2", "m3"])
         assert len(list((node.workdir / "beacons").iterdir())) == 2
     wait_until(lambda: not list((node.workdir / "beacons").iterdir()), "they go out")
@@ -320,15 +316,15 @@ def test_too_many_files_are_refused_before_one_comes(node: Node) -> None:
     """The limit is the client's, and the node need not keep to it for it to hold."""
     for number in range(12):
         (node.outputs / str(number)).touch()
-    with node.open(most=10) as session, pytest.raises(NodeError, match="more than 10") as caught:
-        list_results(session, 10, "", "gpu01")
+    with pytest.raises(NodeError, match="more than 10") as caught, node.open(most=10):
+        pass
     assert caught.value.code == "CC-PULL-001"
 
 
 def test_a_job_that_put_out_nothing_is_no_error(node: Node, tmp_path: Path) -> None:
     """Neither is one that this node has never seen."""
     node.outputs.rmdir()
-    assert node.pull(tmp_path / "home") == PullReport()
+    assert node.pull(tmp_path / "home") == DownloadReport()
 
 
 def test_results_are_no_code(node: Node, tmp_path: Path) -> None:
@@ -346,9 +342,9 @@ def test_results_are_no_code(node: Node, tmp_path: Path) -> None:
 # ---- nodes that lie ----
 
 
-def row(path: str, kind: str = "file", size: int = 5, target: str = "", part: str = "outputs") -> list[Any]:
+def row(path: str, kind: str = "file", size: int = 5, target: str = "") -> list[Any]:
     """Make a row."""
-    return [part, path, kind, size, 1, 1, 1, target]
+    return [0, path, kind, size, 1, 1, 1, target, 0o644]
 
 
 SHA = hashlib.sha256(b"hello").hexdigest()
@@ -382,6 +378,11 @@ class Hostile:
         assert timeout > 0
         frame = next(self._frames, None)
         return None if frame is None else (Untrusted(frame[0]), frame[1])
+
+
+def list_all(session: Any, most_name_bytes: int = MAX_NAMES) -> NodeListing:
+    """Receive the list of a node of the test's own."""
+    return NodeFiles(session, "gpu01").receive_listing([OUTPUTS], 1000, most_name_bytes)
 
 
 def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> None:
@@ -512,7 +513,7 @@ def test_an_empty_part_does_not_hold_up_a_file_that_grew(tmp_path: Path) -> None
     grown = row("a", size=7)
     prepare_target(tmp_path / "home")
     landing = TargetDirectory(tmp_path / "home", "gpu01")
-    grown_entry = list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]
+    grown_entry = list_all(Hostile([grown])).entries[0]
     os.close(landing.open_partial(landing.partial_name(grown_entry), os.O_WRONLY | os.O_CREAT))
     landing.close()
     sha = hashlib.sha256(b"hello!!").hexdigest()
@@ -536,28 +537,23 @@ def test_links_among_our_own_files_lead_nowhere(tmp_path: Path) -> None:
     assert listing(tmp_path / "precious") == {"key": b"mine"}
 
 
-def test_whose_name_the_outputs_have_downloads_them() -> None:
-    """Two nodes must not write below one name at once: logs go there as well."""
-    assert choose_fetching_node(["gpu01", "gpu02"], "gpu02") == "gpu02"
-    assert choose_fetching_node(["gpu01", "gpu02"], "gpu07") == "gpu01"
-
-
-def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
-    """Nothing is unpacked beyond a limit."""
-    bomb = Hostile([])
+def test_a_list_that_unpacks_to_gigabytes_is_refused() -> None:
+    """Nothing is unpacked beyond a limit; nor is anything else taken for a list."""
     packer = zlib.compressobj(9)
-    body = b"".join(packer.compress(bytes(1 << 20)) for _ in range(70)) + packer.flush()
-    bomb._frames = iter([({"rows": 1}, body)])
-    with pytest.raises(NodeError) as caught:
-        fetch(bomb, tmp_path / "home")
-    assert caught.value.code == "CC-PULL-003"
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(70)) + packer.flush()
+    for body in (bomb, b"no zlib", zlib.compress(b"{}")):
+        node = Hostile([])
+        node._frames = iter([({"rows": 1}, body)])
+        with pytest.raises(NodeError) as caught:
+            list_all(node)
+        assert caught.value.code == "CC-PULL-003"
 
 
 FULL_DISK = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
-from test_pull import Hostile, fetch, row, big
+from test_receiver import Hostile, fetch, row, big
 try:
     fetch(big(), Path(sys.argv[1]) / "home")
 except Exception as error:
@@ -596,75 +592,6 @@ def test_a_full_disk_here_is_a_clear_error(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["CC-PULL-002 LocalSystemError", "['a']"]
 
 
-# ---- nodes that share a home ----
-
-
-MARKS = {f"gpu0{number}": f"mark {number}" for number in range(1, 6)}
-
-
-def listed(first: str, place: str = "id") -> NodeListing:
-    """Make what a node reports that has found another one's mark."""
-    return NodeListing((), MARKS.get(first, first), place)
-
-
-def test_a_home_keeps_its_name_whichever_node_answers(tmp_path: Path) -> None:
-    """Today its first node is off: the outputs go where they went before."""
-    prepare_target(tmp_path)
-    everybody = {name: listed("gpu02") for name in ("gpu01", "gpu02", "gpu03")}
-    groups = group_by_workdir(everybody, MARKS)
-    assert groups == [["gpu01", "gpu02", "gpu03"]]
-    assert name_shared_homes(groups, everybody, tmp_path) == {"gpu01": "gpu01"}
-    for rest in (["gpu02", "gpu03"], ["gpu03"]):
-        some = {name: listed(rest[0]) for name in rest}
-        assert name_shared_homes(group_by_workdir(some, MARKS), some, tmp_path) == {rest[0]: "gpu01"}
-
-
-def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
-    """The same id, but each found its own mark."""
-    prepare_target(tmp_path)
-    clones = {name: listed(name) for name in ("gpu01", "gpu02")}
-    assert name_shared_homes(group_by_workdir(clones, MARKS), clones, tmp_path) == {
-        "gpu01": "gpu01",
-        "gpu02": "gpu02",
-    }
-
-
-@pytest.mark.parametrize("lie", ["gpu02", "", "mark 2 ", "mark", "gpu05"])
-def test_a_node_that_reports_it_shares_anothers_home_stands_alone(lie: str) -> None:
-    """It can name the node, and not the mark that this node alone was given; so the other's outputs come too."""
-    told = {"gpu01": NodeListing((), lie, "id")}
-    told |= {
-        name: listed(first) for name, first in (("gpu02", "gpu02"), ("gpu03", "gpu04"), ("gpu04", "gpu01"))
-    }
-    assert group_by_workdir(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
-
-
-def test_the_id_of_anothers_directory_gives_no_other_its_name(tmp_path: Path) -> None:
-    """gpu05 was never seen to share that home; its files do not go where those of gpu01 lie."""
-    prepare_target(tmp_path)
-    shared = {name: listed("gpu01", "home") for name in ("gpu01", "gpu02")}
-    name_shared_homes(group_by_workdir(shared, MARKS), shared, tmp_path)
-    liar = {"gpu05": listed("gpu05", "home")}
-    assert name_shared_homes(group_by_workdir(liar, MARKS), liar, tmp_path) == {"gpu05": "gpu05"}
-
-
-def test_what_an_older_version_knew_of_homes_is_known(tmp_path: Path) -> None:
-    """It kept the name alone."""
-    prepare_target(tmp_path)
-    (tmp_path / ".clusterctl/homes.json").write_text('{"id": "gpu02"}')
-    both = {name: listed("gpu01") for name in ("gpu01", "gpu02")}
-    assert name_shared_homes(group_by_workdir(both, MARKS), both, tmp_path) == {"gpu01": "gpu02"}
-
-
-def test_a_damaged_list_of_homes_names_nothing(tmp_path: Path) -> None:
-    """Nor does one in which a name leads elsewhere."""
-    prepare_target(tmp_path)
-    one = {"gpu02": listed("gpu02")}
-    for text in ("", "[]", '{"id": "../x"}', '{"id": ""}'):
-        (tmp_path / ".clusterctl/homes.json").write_text(text)
-        assert name_shared_homes([["gpu02"]], one, tmp_path) == {"gpu02": "gpu02"}
-
-
 def test_a_node_that_gets_nowhere_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats alone are no progress."""
     monkeypatch.setattr(conversation, "STALL", 0.05)
@@ -681,20 +608,20 @@ def test_names_have_a_budget() -> None:
     one_by_one = [[one] for one in rows]
     for first, more in ((rows, []), (one_by_one[0], one_by_one[1:])):
         with pytest.raises(NodeError, match="too many bytes of file names") as caught:
-            list_results(Hostile(first, more_rows=more), 9, None, "gpu01", max_name_bytes=1000)
+            list_all(Hostile(first, more_rows=more), 1000)
         assert caught.value.code == "CC-PULL-001"
         node = Hostile(first, more_rows=more)
-        assert len(list_results(node, 9, None, "gpu01", max_name_bytes=9000).entries) == 5
+        assert len(list_all(node, 9000).entries) == 5
 
 
-@pytest.mark.parametrize("rows", [[], [["outputs", "a", "file", 5, 1, 1, 1, ""]]])
+@pytest.mark.parametrize("rows", [[], [row("a")]])
 def test_a_list_without_end_is_refused(rows: list[Any]) -> None:
     """Empty batches, or a name now and then, are answers that would hold the download for ever."""
     node = Hostile([])
     frame = ({"rows": len(rows)}, zlib.compress(json.dumps(rows).encode()))
     node._frames = itertools.repeat(frame)
     with pytest.raises(NodeError) as caught:
-        list_results(node, 1000, None, "gpu01")
+        list_all(node)
     assert (caught.value.code, caught.value.node) == ("CC-PULL-003", "gpu01")
 
 
@@ -737,7 +664,7 @@ def test_a_node_that_nearly_stops_sending_is_given_up(
 ) -> None:
     """Each of its answers is in time, but there is no end to them; an hour of it is too much."""
     node = Slow([row("a", size=1 << 40)], answers, seconds)
-    monkeypatch.setattr(file_receiver, "time", SimpleNamespace(monotonic=lambda: node.now))
+    monkeypatch.setattr(node_files, "time", SimpleNamespace(monotonic=lambda: node.now))
     with pytest.raises(NodeError, match="bytes per second") as caught:
         fetch(node, tmp_path / "home")
     assert (caught.value.code, caught.value.node) == ("CC-PULL-006", "gpu01")
@@ -750,10 +677,10 @@ def test_a_slow_line_and_many_files_are_taken(tmp_path: Path, monkeypatch: pytes
     many = Slow([row(f"{number}", size=0) for number in range(400)], short_files(200), 2.0)
     halted = Slow([row("a")], [GOOD, WHOLE, ({"fetched": True}, b"")], 1e6)
     for node in (line, many, halted):
-        monkeypatch.setattr(file_receiver, "time", SimpleNamespace(monotonic=lambda node=node: node.now))
+        monkeypatch.setattr(node_files, "time", SimpleNamespace(monotonic=lambda node=node: node.now))
         if node is line:
             with pytest.raises(ConnectionLost):
                 fetch(node, tmp_path / "line")
         else:
             assert fetch(node, tmp_path / f"{id(node)}").files in (1, 400)
-        assert node.now > file_receiver.PATIENCE
+        assert node.now > node_files.PATIENCE

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.results.target_dir import (
+from clusterctl.client.files.target_dir import (
     PathOccupiedError,
     TargetDirectory,
     UsersDirectory,
-    prepare_meta,
+    prepare_target,
     remove_meta,
 )
 from clusterctl.errors import LocalSystemError
@@ -20,7 +20,7 @@ from clusterctl.plans.sync.received_names import META_FOLDER, plain_name
 
 def test_a_second_download_takes_nothing_from_the_first(tmp_path: Path) -> None:
     """It is refused, and what it removes at its end is not the place where files of the first arrive."""
-    prepare_meta(tmp_path)
+    prepare_target(tmp_path)
     first = TargetDirectory(tmp_path, "", "cp-gpu01")
     with pytest.raises(LocalSystemError):
         TargetDirectory(tmp_path, "", "cp-gpu01")
@@ -51,8 +51,8 @@ def test_a_place_that_another_account_has_made_first_is_not_used(
         meta.chmod(0o777 if trap == "open" else 0o755)
     if trap == "foreign":
         monkeypatch.setattr(os, "geteuid", lambda: meta.stat().st_uid + 1)
-    with pytest.raises(OSError, match=r"link|can be written|another account"):
-        prepare_meta(shared)
+    with pytest.raises(LocalSystemError, match=r"link|can be written|another account"):
+        prepare_target(shared)
     assert not list((tmp_path / "aside").iterdir())
 
 
@@ -63,8 +63,8 @@ def test_the_place_in_a_directory_for_everyone_is_ours_alone(tmp_path: Path) -> 
         for name, mode, expected in (("tmp", 0o1777, 0o700), ("group", 0o770, 0o777)):
             (tmp_path / name).mkdir()
             (tmp_path / name).chmod(mode)
-            prepare_meta(tmp_path / name)
-            prepare_meta(tmp_path / name)  # the second finds the first one's
+            prepare_target(tmp_path / name)
+            prepare_target(tmp_path / name)  # the second finds the first one's
             assert (tmp_path / name / META_FOLDER).stat().st_mode & 0o777 == expected
     finally:
         os.umask(before)
@@ -80,14 +80,14 @@ def test_a_disk_that_has_no_modes_can_be_used(tmp_path: Path, monkeypatch: pytes
     make_folder = os.mkdir
     tmp_path.chmod(0o777)
     monkeypatch.setattr(os, "mkdir", make_open)
-    prepare_meta(tmp_path)
-    prepare_meta(tmp_path)
+    prepare_target(tmp_path)
+    prepare_target(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [META_FOLDER]
 
 
 def judge(folder: Path, users: UsersDirectory, *paths: str) -> list[str]:
     """Name the paths that are refused, looked for as a copy does before it requests anything."""
-    prepare_meta(folder)
+    prepare_target(folder)
     directory, refused = TargetDirectory(folder, "", "cp-gpu01", users), []
     try:
         for path in paths:

@@ -1,49 +1,71 @@
-"""Files to and between nodes, with the real verb `copy` over pipes, and what a hostile node may send."""
+"""Files to and between nodes, with the real verb `files` over pipes, and what a hostile node may send."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import stat
+import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pipenodes import PipeSession
 from waiting import HANG, wait_until
 
-from clusterctl.client.results import file_receiver
-from clusterctl.client.results.copying import GivingNode, relayed, scan_files
-from clusterctl.client.results.pull import list_results
-from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
+from clusterctl.client.files.node_files import FileRequest, NodeFiles
+from clusterctl.client.files.sending import open_taking, relayed, scan_files
+from clusterctl.client.files.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc.frames import Frame
+from clusterctl.client.rpc.session import Interpreter
+from clusterctl.client.sync.contents import Contents
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.errors import ClusterctlError, NodeError, UsageError
+from clusterctl.plans.sync.copy import RelayPlan, plan_relay
+from clusterctl.plans.sync.manifest import make_manifest
+from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, ListedEntry
+from clusterctl.protocol.manifest import TreeEntry
+from clusterctl.protocol.messages.copying import TakeRequest
 from clusterctl.protocol.untrusted import Untrusted
 
-ASKED = {"run": "", "most": 1000, "folder": False, "overwrite": False, "private": False}
 SHA = "a" * 64
 
 
 @contextmanager
-def node(home: Path, do: str, path: Path | str, name: str = "", **how: Any) -> Iterator[Any]:
+def node(home: Path, **request: Any) -> Iterator[Any]:
     """Open the verb on a node whose work directory is below a folder."""
-    request = {**ASKED, "do": do, "sources": [[str(path), name]], **how}
-    opened = PipeSession(home, copy=request)
+    opened = PipeSession(home, files={"run": "", **request})
     try:
         yield opened
     finally:
         opened.close()
 
 
+def taking(home: Path, target: Path | str, name: str, **how: Any) -> Any:
+    """Let a node take files."""
+    order = {"folder": False, "overwrite": False, "private": False, **how}
+    return node(home, do="take", path=str(target), name=name, **order)
+
+
+@contextmanager
+def listing(
+    home: Path, path: Path | str, name: str = "", *, run: str = "", hashed: bool = True
+) -> Iterator[tuple[NodeFiles, Sequence[ListedEntry]]]:
+    """Let a node list what is at a path."""
+    places = [FileSource("path" if name else "inside", str(path), name, modes=True)]
+    request = {"most": 1000, "hashed": hashed, "shared_home_probe": "", "mark": ""}
+    sources = [[place.kind, place.path] for place in places]
+    with node(home, do="send", sources=sources, run=run, **request) as session:
+        files = NodeFiles(session, "gpu01")
+        yield files, files.receive_listing(places, 1000, MAX_NAMES, hashed=hashed).entries
+
+
 def send(folder: Path, source: Path, target: Path | str, name: str, **how: Any) -> SentFiles:
     """Copy a tree of this machine to a node."""
-    with node(folder, "take", target, name, **how) as session:
+    with taking(folder, target, name, **how) as session:
         return send_files(session, TreeUpload(scan_files(str(source), name).scan), node="gpu01")
 
 
@@ -74,6 +96,33 @@ def content_of(top: Path) -> dict[str, Any]:
         for path in top.rglob("*")
         if path.name != "pipe"
     }
+
+
+def test_many_files_to_a_node(client: Any, server: Any, tmp_path: Path) -> None:
+    """The node names all that it lacks, twenty thousand contents, in one frame."""
+    manifest = make_manifest(
+        TreeEntry(f"{number}", "file", 0o644, f"{number:064x}", 1) for number in range(20_000)
+    )
+    to = server.node("gpu01", workdir=str(tmp_path / "work"))
+    request: TakeRequest = {
+        "workdir": to.workdir,
+        "node": to.name,
+        "run": "",
+        "do": "take",
+        "path": str(tmp_path),
+        "name": "",
+        "folder": True,
+        "overwrite": False,
+        "private": False,
+        "provide": None,
+    }
+    python = Interpreter(sys.executable, None)
+    with open_taking(client.connect(to), python, request, manifest) as session:
+        session.send({"manifest": True}, Contents(b"", manifest).listing)
+        while (frame := session.receive(HANG)) is not None and "missing" not in frame[0]:
+            pass
+        assert frame is not None
+        assert frame[0].length("missing") == 20_000
 
 
 def test_a_directory_to_a_node(tmp_path: Path, tree: Path) -> None:
@@ -124,7 +173,7 @@ def test_a_client_that_leaves_leaves_no_half_file(tmp_path: Path) -> None:
     """What has come of a file has no name there, and is removed."""
     (tmp_path / "there").mkdir()
     rows = [["big", "file", 0o644, SHA, 3_000_000]]
-    with node(tmp_path, "take", tmp_path / "there", "big") as session:
+    with taking(tmp_path, tmp_path / "there", "big") as session:
         session.send({"manifest": True}, zlib.compress(json.dumps(rows).encode()))
         header = next(frame for frame in iter(lambda: session.receive(HANG)[0], None) if "missing" in frame)
         assert header.texts("missing", 5) == (SHA,)
@@ -138,15 +187,15 @@ def test_from_node_to_node_through_this_machine(tmp_path: Path, tree: Path) -> N
     """A receiver that fails in the middle does not spoil the transfer for the next."""
     key = tmp_path / "tree/key"
     key.touch(0o600)
-    with node(tmp_path, "give", tree, "tree") as source:
-        giving = GivingNode(source, "gpu01", ["tree"])
-        assert giving.tree.left_out == ("tree/pipe",)
-        files = relayed(giving, giving.manifest)
-        broken = files.scan.contents.shipments(list(giving.manifest.blobs))
+    with listing(tmp_path, tree, "tree") as (source, entries):
+        plan = plan_relay(entries)
+        assert plan.left_out == ("tree/pipe",)
+        files = relayed(source, plan, plan.manifest)
+        broken = files.scan.contents.shipments(list(plan.manifest.blobs))
         next(iter(broken))
         broken.close()  # type: ignore[attr-defined]  # a generator
         (tmp_path / "there").mkdir()
-        with node(tmp_path, "take", tmp_path / "there", "tree", private=files.private) as target:
+        with taking(tmp_path, tmp_path / "there", "tree", private=files.private) as target:
             done = send_files(target, TreeUpload(files.scan), node="gpu02")
     assert done.files == 6
     assert content_of(tmp_path / "there/tree") == content_of(tree)
@@ -155,12 +204,12 @@ def test_from_node_to_node_through_this_machine(tmp_path: Path, tree: Path) -> N
 
 def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
     """The source gives at a port; nothing passes here."""
-    with node(tmp_path, "give", tree, "tree") as source:
-        giving = GivingNode(source, "gpu01", ["tree"])
-        port = giving.provide({"address": "127.0.0.1", "ports": None, "token": "t"})
+    with listing(tmp_path, tree, "tree") as (source, entries):
+        plan = plan_relay(entries)
+        port = source.provide({"address": "127.0.0.1", "ports": None, "token": "t"})
         assert port
-        with node(tmp_path, "take", f"{tmp_path}/there", "tree", folder=True) as target:
-            target.send({"manifest": True}, relayed(giving, giving.manifest).scan.contents.listing)
+        with taking(tmp_path, f"{tmp_path}/there", "tree", folder=True) as target:
+            target.send({"manifest": True}, relayed(source, plan, plan.manifest).scan.contents.listing)
             while "missing" not in (frame := target.receive(HANG))[0]:
                 pass
             target.send({"source": {"address": "127.0.0.1", "port": port, "token": "t"}})
@@ -200,8 +249,8 @@ def test_who_may_do_what_with_a_file_that_a_node_sends(tmp_path: Path, tree: Pat
     """Its owner may write and others may not, and no setuid bit arrives."""
     (tree / "run").chmod(0o4775)
     (tree / "a").chmod(0o600)
-    with node(tmp_path, "send", tree, "tree") as session:
-        entries = list_results(session, 1000, None, "gpu01").entries
+    with listing(tmp_path, tree, "tree", hashed=False) as (_, entries):
+        pass
     modes = {entry.path: entry.mode for entry in entries}
     prepare_target(tmp_path / "here")
     sent, run = TargetDirectory(tmp_path / "here", "", "cp-gpu01"), tmp_path / "here/part"
@@ -223,8 +272,8 @@ def test_who_may_do_what_with_a_file_that_a_node_sends(tmp_path: Path, tree: Pat
 def test_what_is_in_a_file_is_nothing(tmp_path: Path) -> None:
     """Else `--gather` of a file would make a directory of its name on all other nodes."""
     (tmp_path / "last.pt").touch()
-    with node(tmp_path, "give", tmp_path / "last.pt") as source, pytest.raises(NodeError) as found:
-        GivingNode(source, "gpu01", [""])
+    with pytest.raises(NodeError) as found, listing(tmp_path, tmp_path / "last.pt"):
+        pass
     assert (found.value.code, "last.pt is not a directory" in str(found.value)) == ("CC-COPY-003", True)
 
 
@@ -232,8 +281,8 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
     """Here and on a node."""
     with pytest.raises(UsageError, match="No such file"):
         scan_files(str(tmp_path / "nope"), "nope")
-    with node(tmp_path, "give", tmp_path / "nope", "nope") as source, pytest.raises(NodeError, match="nope"):
-        GivingNode(source, "gpu01", ["nope"])
+    with pytest.raises(NodeError, match="nope"), listing(tmp_path, tmp_path / "nope", "nope"):
+        pass
 
 
 def test_paths_of_a_run(tmp_path: Path) -> None:
@@ -246,8 +295,8 @@ def test_paths_of_a_run(tmp_path: Path) -> None:
     spec = {"run": "r-1", "node": "gpu01", "env": {}, "output_dir": str(tmp_path / "out")}
     (rundir / "spec.json").write_text(json.dumps(spec))
     for path, size in (("log", 1), ("${output_dir}/last.pt", 2)):
-        with node(tmp_path, "give", path, "x", run="r-1") as source:
-            assert [entry.size for entry in GivingNode(source, "gpu01", ["x"]).manifest.entries] == [size]
+        with listing(tmp_path, path, "x", run="r-1") as (_, entries):
+            assert [(entry.path, entry.size) for entry in entries] == [("x", size)]
 
 
 class Script:
@@ -268,7 +317,7 @@ class Script:
         return Untrusted(header), body
 
 
-def listing(*rows: list[object]) -> list[tuple[Mapping[str, Any], bytes]]:
+def listed(*rows: list[object]) -> list[tuple[Mapping[str, Any], bytes]]:
     """Render what a node lists."""
     return [
         ({"rows": len(rows)}, zlib.compress(json.dumps(rows).encode())),
@@ -276,90 +325,22 @@ def listing(*rows: list[object]) -> list[tuple[Mapping[str, Any], bytes]]:
     ]
 
 
-ONE = ["d/x", "file", 0o644, SHA, 10]
+def relay_of(session: Any) -> tuple[NodeFiles, RelayPlan]:
+    """Receive the list of a node of the test's own."""
+    files, place = NodeFiles(session, "gpu01"), FileSource("path", "d", "d", modes=True)
+    return files, plan_relay(files.receive_listing([place], 1000, MAX_NAMES, hashed=True).entries)
 
 
-@pytest.mark.parametrize(
-    "frames",
-    [
-        [({"rows": 1}, b"no zlib")],
-        [({"rows": 1}, zlib.compress(bytes(5 << 20)))],
-        [({"rows": 1}, zlib.compress(b"{}"))],
-        [({"blob": SHA, "last": True}, zlib.compress(b"early"))],
-        [({"listed": 1, "more": True}, b"")],
-        listing(["../x", "file", 0o644, SHA, 10]),
-        listing([".bashrc", "file", 0o644, SHA, 10]),
-    ],
-)
-def test_a_hostile_list(frames: list[Any]) -> None:
-    """It is an error of that node."""
-    with pytest.raises(ClusterctlError):
-        relayed(giving := GivingNode(Script(*frames), "gpu01", ["d"]), giving.manifest)  # type: ignore[arg-type]  # a node by shape
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        ({"blob": SHA, "last": False}, zlib.compress(b"")),
-        ({"blob": SHA, "last": False}, zlib.compress(b"0123")),
-        ({"blob": SHA, "last": True}, zlib.compress(b"0123")),
-        ({"blob": "b" * 64, "last": True}, zlib.compress(b"0123")),
-        ({"blobs": [[SHA, 0]]}, zlib.compress(b"")),
-        ({"blobs": []}, zlib.compress(b"")),
-        ({"blob": SHA, "last": False}, zlib.compress(bytes(3 << 20))),
-        ({"blob": SHA, "last": False}, b"no zlib"),
-    ],
-)
-def test_an_endless_or_wrong_stream_ends(frame: Any) -> None:
-    """More than was announced, nothing at all again and again, or what was not requested."""
-    giving = GivingNode(Script(*listing(ONE), frame), "gpu01", ["d"])  # type: ignore[arg-type]  # a node by shape
-    with pytest.raises(ClusterctlError):
-        for _ in giving.fetch([SHA]):
-            pass
+ONE = [0, "x", "file", 10, 1, 1, 1, SHA, 0o644]
 
 
 def test_what_a_receiver_leaves_is_read_only_for_the_next() -> None:
     """A full disk there is reported at once, not after a terabyte has come here that no node takes."""
-    script = Script(*listing(ONE), ({"blob": SHA, "last": False}, zlib.compress(b"0123")))
-    giving = GivingNode(script, "gpu01", ["d"])  # type: ignore[arg-type]  # a node by shape
-    shipments = relayed(giving, giving.manifest).scan.contents.shipments([SHA])
+    script = Script(*listed(ONE), ({"file": 0, "at": 0, "packed": False}, b"0123"))
+    giving, plan = relay_of(script)
+    shipments = relayed(giving, plan, plan.manifest).scan.contents.shipments([SHA])
     assert next(iter(shipments)).size == 4
     shipments.close()  # type: ignore[attr-defined]  # a generator
     assert script.received == 3
     with pytest.raises(ClusterctlError, match="other data than announced"):
-        next(giving.fetch([SHA]))
-
-
-class Dripping:
-    """A node that gives a large file a byte at a time, each just in time by a clock of the test's own."""
-
-    def __init__(self) -> None:
-        row = ["a", "file", 0o644, SHA, 1 << 30]
-        listing = [
-            ({"rows": 1}, zlib.compress(json.dumps([row]).encode())),
-            ({"listed": 1, "more": False}, b""),
-        ]
-        drop = {"blob": SHA, "part": 0, "last": False}, zlib.compress(b"x")
-        self.now = 0.0
-        self._frames = itertools.chain(listing, itertools.repeat(drop))
-
-    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Take anything."""
-
-    def receive(self, timeout: float) -> Frame | None:
-        """Answer late."""
-        assert timeout > 0
-        self.now += 19.0
-        header, body = next(self._frames)
-        return Untrusted(header), body
-
-
-def test_a_node_that_hardly_gives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the node that takes would wait with it for ever."""
-    session: Any = Dripping()
-    monkeypatch.setattr(file_receiver, "time", SimpleNamespace(monotonic=lambda: session.now))
-    giving = GivingNode(session, "gpu02", [""])
-    with pytest.raises(NodeError) as caught:
-        list(giving.fetch([SHA]))
-    assert (caught.value.code, caught.value.node) == ("CC-PULL-006", "gpu02")
-    assert session.now < 3600
+        next(giving.fetch([FileRequest(plan.sources[SHA])]))

@@ -1,9 +1,9 @@
-"""The directory here that one node's results go into: nothing is written outside of it or through a link.
+"""The directory here that one node's files go into: nothing is written outside of it or through a link.
 
 DIR/<node>/...                    the downloaded files
 DIR/.clusterctl/<node>.json       its index, so that unchanged files are recognised
 DIR/.clusterctl/<node>.parts/     files that have not arrived whole yet
-DIR/.clusterctl/<node>.lock       held by the one `pull` that writes here
+DIR/.clusterctl/<node>.lock       held by the one download that writes here
 
 In a directory like /tmp another account may have made DIR/.clusterctl before: then it is not used.
 """
@@ -28,7 +28,7 @@ from clusterctl.client.local.private_files import check_private, read_own, write
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.received_names import ACTED_ON, META_FOLDER, OutputEntry, Stamp, plain_name
+from clusterctl.plans.sync.received_names import ACTED_ON, META_FOLDER, ListedEntry, Stamp, plain_name
 from clusterctl.translation import tr
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -40,7 +40,7 @@ OPEN_TO_OTHERS = stat.S_ISVTX | stat.S_IWOTH  # /tmp, or any directory in which 
 
 
 @dataclass(frozen=True)
-class PulledFile:
+class ReceivedFile:
     """A downloaded file: its stamp on the node, its hash, and its stamp here."""
 
     remote_stamp: Stamp
@@ -52,22 +52,23 @@ class PathOccupiedError(Exception):
     """Something here has the name that a file needs; the message names it."""
 
 
-def prepare_target(folder: Path) -> bool:
+def prepare_target(folder: Path, *, hidden: bool = True) -> bool:
     """Make the target directory; returns whether its file system takes upper and lower case for the same.
 
-    A directory that is made here is kept out of git and out of the code that is sent.
+    A directory that is made here is kept out of git and out of the code that is sent if it is `hidden`.
     """
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
-            _hide(folder)
-        return prepare_meta(folder)
+            if hidden:
+                _hide(folder)
+        return _prepare_meta(folder)
     except OSError as error:
         raise write_refused(error, folder) from error
 
 
-def prepare_meta(folder: Path) -> bool:
-    """Make the place of what is not a result; returns the same; OSError if that cannot be.
+def _prepare_meta(folder: Path) -> bool:
+    """Make the place of what is not downloaded; returns the same; OSError if that cannot be.
 
     Who can write in a directory of a few accounts can change the results there in any case, so theirs is used.
     """
@@ -176,6 +177,12 @@ class TargetDirectory:
         self.files, self._begun = _load(self._index)
         self._changed = False
 
+    def __enter__(self) -> TargetDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Save the index of what was downloaded."""
         os.close(self._root)
@@ -205,7 +212,7 @@ class TargetDirectory:
         finally:
             os.close(descriptor)
 
-    def partial_name(self, entry: OutputEntry) -> str:
+    def partial_name(self, entry: ListedEntry) -> str:
         """Name a file that is on its way: the same file, unchanged there, is taken up again."""
         key = json.dumps([entry.path, entry.stamp]).encode("ascii")
         return hashlib.sha256(key).hexdigest()[:40]
@@ -216,7 +223,7 @@ class TargetDirectory:
         return os.open(name, flags, 0o666, dir_fd=self._parts_descriptor)
 
     @contextmanager
-    def open_received(self, entry: OutputEntry) -> Iterator[int]:
+    def open_received(self, entry: ListedEntry) -> Iterator[int]:
         """Open what has arrived of a file before."""
         descriptor = self.open_partial(self.partial_name(entry), os.O_RDONLY)
         try:
@@ -229,8 +236,8 @@ class TargetDirectory:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._parts_descriptor)
 
-    def install(self, partial: str, entry: OutputEntry, sha256: str) -> None:
-        """Return a file that arrived whole its name, its time and its mode."""
+    def install(self, partial: str, entry: ListedEntry, sha256: str) -> None:
+        """Give a file that arrived whole its name, its time and its mode."""
         parts = self._parts_descriptor
         with self._open_parent(entry.path, make=True) as (folder, name):
             if entry.mode is not None:
@@ -250,9 +257,9 @@ class TargetDirectory:
         finally:
             os.close(descriptor)
 
-    def record(self, entry: OutputEntry, sha256: str, file_stat: os.stat_result) -> None:
+    def record(self, entry: ListedEntry, sha256: str, file_stat: os.stat_result) -> None:
         """Record a file as downloaded."""
-        self.files[entry.path] = PulledFile(entry.stamp, sha256, stamp_of(file_stat))
+        self.files[entry.path] = ReceivedFile(entry.stamp, sha256, stamp_of(file_stat))
         self._changed = True
 
     def make_folder(self, path: str) -> None:
@@ -324,7 +331,7 @@ class TargetDirectory:
 
 
 def _lock(file: Path, target: Path) -> int:
-    """Keep a second pull from writing into the same parts; the lock ends with the descriptor."""
+    """Keep a second download from writing into the same parts; the lock ends with the descriptor."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -362,26 +369,25 @@ def _points_to(name: bytes, target: bytes, folder: int) -> bool:
         return False
 
 
-class _IndexFile(TypedDict):
-    version: int
-    files: dict[str, list[Any]]
-
-
-class IndexFile(_IndexFile, total=False):
+class IndexFile(TypedDict, total=False):
     """The index: for each path the stamp there, the content's sha256, and the stamp here.
 
     `begun` are names that programs act on and that came in a new directory; older versions did not write it.
     """
 
+    version: int
+    files: dict[str, list[Any]]
     begun: list[str]
 
 
-def _load(file: Path) -> tuple[dict[str, PulledFile], set[str]]:
+def _load(file: Path) -> tuple[dict[str, ReceivedFile], set[str]]:
     """Read the index; a missing or damaged one knows nothing."""
     try:
         data: IndexFile = json.loads(read_own(file, MAX_INDEX_SIZE))
         rows = data["files"] if data["version"] == VERSION else {}
-        files = {path: PulledFile(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
+        files = {
+            path: ReceivedFile(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()
+        }
         return files, set(map(str, data.get("begun", ())))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         return {}, set()
@@ -392,8 +398,11 @@ def _stamp(row: list[int]) -> Stamp:
     return first, second, third, fourth
 
 
-def _save(file: Path, files: dict[str, PulledFile], begun: Collection[str]) -> None:
-    rows = {path: [pulled.remote_stamp, pulled.sha256, pulled.local_stamp] for path, pulled in files.items()}
+def _save(file: Path, files: dict[str, ReceivedFile], begun: Collection[str]) -> None:
+    rows = {
+        path: [received.remote_stamp, received.sha256, received.local_stamp]
+        for path, received in files.items()
+    }
     data: IndexFile = {"version": VERSION, "files": rows}
     if begun:
         data["begun"] = sorted(begun)

@@ -1,0 +1,272 @@
+"""Files on their way to this machine: which to request, and one file written aside and installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterctl.client.files.node_files import FileEnd, FileRequest, NodeFiles, Piece, protocol_error
+from clusterctl.client.files.target_dir import (
+    DISK_FULL_ERRNOS,
+    PathOccupiedError,
+    ReceivedFile,
+    TargetDirectory,
+    is_regular,
+    write_refused,
+)
+from clusterctl.client.sync.contents import stamp_of
+from clusterctl.node_texts import describe_system_error
+from clusterctl.plans.sync.received_names import DownloadPlan, ListedEntry, RefusedEntry, Stamp
+from clusterctl.translation import tr
+
+CHUNK = 1 << 20
+
+
+@dataclass
+class DownloadReport:
+    """What became of a node's files."""
+
+    files: int = 0
+    bytes: int = 0
+    unchanged: int = 0
+    kept: list[str] = field(default_factory=list)  # changed here, so left alone
+    changing: list[str] = field(default_factory=list)  # written to while they were read
+    refused: list[RefusedEntry] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the node had nothing at all."""
+        return not (self.files or self.unchanged or self.kept or self.refused)
+
+
+def choose_requests(
+    plan: DownloadPlan, target: TargetDirectory, report: DownloadReport, *, overwrite: bool
+) -> Iterator[FileRequest]:
+    """Decide for every file whether it must be requested; what is decided here goes to the report."""
+    target.judge_names(entry.path for entry in (*plan.folders, *plan.links))
+    for entry in plan.files:
+        try:
+            request = _request_for(entry, target, report, overwrite=overwrite)
+        except (PathOccupiedError, OSError) as error:
+            report.refused.append(RefusedEntry(entry.path, describe_system_error(error)))
+            continue
+        if request is not None:
+            yield request
+
+
+def _request_for(
+    entry: ListedEntry, target: TargetDirectory, report: DownloadReport, *, overwrite: bool
+) -> FileRequest | None:
+    file_stat, received = target.find(entry.path), target.files.get(entry.path)
+    if file_stat is None:
+        return _resume_request(entry, target, None)
+    if not is_regular(file_stat):
+        raise PathOccupiedError(tr("something else has this name here"))
+    local_stamp = stamp_of(file_stat)
+    if received is not None and local_stamp == received.local_stamp:
+        if received.remote_stamp == entry.stamp:
+            report.unchanged += 1
+            return None
+        resumed = _resume_request(entry, target, local_stamp)
+        return resumed if resumed.offset else _append_request(entry, local_stamp, received)
+    if file_stat.st_size == entry.size:  # not known to be ours: perhaps it is the same all the same
+        with target.open_file(entry.path) as descriptor:
+            sha256 = hash_descriptor(descriptor).hexdigest()
+        return FileRequest(entry, entry.size, sha256, data=overwrite, local_stamp=local_stamp)
+    if overwrite:
+        return _resume_request(entry, target, local_stamp)
+    report.kept.append(entry.path)
+    return None
+
+
+def _resume_request(entry: ListedEntry, target: TargetDirectory, local_stamp: Stamp | None) -> FileRequest:
+    """Take up what arrived of this very file before."""
+    with suppress(OSError), target.open_received(entry) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if 0 < size <= entry.size:
+            sha256 = hash_descriptor(descriptor).hexdigest()
+            return FileRequest(entry, size, sha256, is_partial=True, local_stamp=local_stamp)
+    return FileRequest(entry, local_stamp=local_stamp)
+
+
+def _append_request(entry: ListedEntry, local_stamp: Stamp, received: ReceivedFile) -> FileRequest:
+    """Request a file that may only have grown from its old end."""
+    size = local_stamp[0]
+    if 0 < size <= entry.size and size == received.remote_stamp[0]:
+        return FileRequest(entry, size, received.sha256, local_stamp=local_stamp)
+    return FileRequest(entry, local_stamp=local_stamp)
+
+
+def fetch_files(
+    files: NodeFiles,
+    requests: Sequence[FileRequest],
+    target: TargetDirectory,
+    report: DownloadReport,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Request files and install them; failures are in the report."""
+    receiver: FileReceiver | None = None
+    try:
+        for arrived in files.fetch(requests):
+            receiver = receiver or FileReceiver(arrived.request, target, report, files.node)
+            if isinstance(arrived, Piece):
+                on_bytes(len(arrived.data))
+                receiver.write(arrived)
+            else:
+                receiver.finish(arrived)
+                receiver = None
+    finally:
+        if receiver is not None:
+            receiver.close()
+
+
+class FileReceiver:
+    """One file on its way: written aside, hashed, and installed once it is whole."""
+
+    def __init__(
+        self, request: FileRequest, target: TargetDirectory, report: DownloadReport, node: str
+    ) -> None:
+        self.request = request
+        self._target, self._report, self._node = target, report, node
+        self._partial = target.partial_name(request.entry)
+        self._descriptor = -1
+        self._digest: Any = None
+        self._error = ""
+
+    def write(self, piece: Piece) -> None:
+        """Write a piece behind those before it; after an error here nothing is written."""
+        if self._error:
+            return
+        try:
+            if self._descriptor < 0:
+                self._open(piece.at)
+            _write_all(self._descriptor, piece.data)
+        except (OSError, PathOccupiedError) as error:
+            self._on_error(error)
+            return
+        self._digest.update(piece.data)
+
+    def _open(self, offset: int) -> None:
+        """Begin at the start, or continue where the local file ends."""
+        resumed = offset > 0
+        truncate = 0 if resumed and self.request.is_partial else os.O_TRUNC
+        self._descriptor = self._target.open_partial(self._partial, os.O_RDWR | os.O_CREAT | truncate)
+        if resumed and not self.request.is_partial:
+            self._copy_existing()
+        self._digest = hash_descriptor(self._descriptor)
+
+    def _copy_existing(self) -> None:
+        """Begin with the file that was downloaded before, which is the beginning of the new one."""
+        with self._target.open_file(self.request.entry.path) as source:
+            remaining = self.request.offset
+            while remaining and (data := os.read(source, min(CHUNK, remaining))):
+                _write_all(self._descriptor, data)
+                remaining -= len(data)
+
+    def finish(self, end: FileEnd) -> None:
+        """Install the file if it has the size and hash that the node reports."""
+        entry = self.request.entry
+        try:
+            if end.problem or self._error:
+                self._report_refused(end.problem or self._error)
+            elif not end.is_whole:
+                self._target.remove_partial(self._partial)
+                self._report_refused(tr("it became shorter while it was read; pull again"))
+            else:
+                self._verify_and_install(end.sha256)
+                if not end.same:
+                    self._report.changing.append(entry.path)
+        except (OSError, PathOccupiedError) as error:
+            self._on_error(error)
+            self._report_refused(self._error)
+        finally:
+            self.close()
+
+    def _verify_and_install(self, sha256: str) -> None:
+        entry = self.request.entry
+        if self._descriptor < 0 and self.request.offset == entry.size and sha256 == self.request.sha256 != "":
+            self._accept_existing(sha256)
+            return
+        if not self.request.data:
+            self._report.kept.append(entry.path)
+            return
+        if self._descriptor < 0:
+            self._open(0)
+        if self._digest.hexdigest() != sha256:
+            self._target.remove_partial(self._partial)
+            raise protocol_error(
+                self._node, tr("{path}: the content does not match its hash", path=entry.path)
+            )
+        if self._install(sha256):
+            self._report.bytes += entry.size
+
+    def _accept_existing(self, sha256: str) -> None:
+        """Take what is here for what is there: nothing had to be sent."""
+        if self.request.is_partial:
+            self._install(sha256)
+            return
+        entry, file_stat = self.request.entry, self._target.find(self.request.entry.path)
+        if file_stat is not None and stamp_of(file_stat) == self.request.local_stamp:
+            self._target.record(entry, sha256, file_stat)
+            self._report.unchanged += 1
+        else:
+            self._report.kept.append(entry.path)
+
+    def _install(self, sha256: str) -> bool:
+        """Give the file its name, unless what has that name was changed here while it was on its way."""
+        entry, target = self.request.entry, self._target
+        file_stat = target.find(entry.path)
+        if (file_stat and stamp_of(file_stat)) != self.request.local_stamp:
+            self._report.kept.append(entry.path)
+            return False
+        target.install(self._partial, entry, sha256)
+        self._report.files += 1
+        return True
+
+    def _on_error(self, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+            raise write_refused(error, self._target.path) from error
+        self._error = describe_system_error(error)
+
+    def _report_refused(self, reason: str) -> None:
+        self._report.refused.append(RefusedEntry(self.request.entry.path, reason))
+
+    def close(self) -> None:
+        """Close the file; what has arrived of it stays for the next time."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def make_folders_and_links(plan: DownloadPlan, target: TargetDirectory, report: DownloadReport) -> None:
+    """Make empty directories, and links last."""
+    report.refused += plan.refused
+    for entry in (*plan.folders, *plan.links):
+        try:
+            if entry.kind == "dir":
+                target.make_folder(entry.path)
+            elif not target.make_link(entry.path, entry.content):
+                report.refused.append(RefusedEntry(entry.path, tr("something else has this name here")))
+        except (PathOccupiedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+                raise write_refused(error, target.path) from error
+            report.refused.append(RefusedEntry(entry.path, describe_system_error(error)))
+
+
+def hash_descriptor(descriptor: int) -> Any:
+    """Hash all of an open file, which then stands at its end."""
+    digest = hashlib.sha256()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while data := os.read(descriptor, CHUNK):
+        digest.update(data)
+    return digest

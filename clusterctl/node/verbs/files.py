@@ -1,0 +1,263 @@
+"""Verb `files`: lists files of this node and sends what the client lacks, or takes files from it or another node.
+
+ListRequest, or TakeRequest                 the messages are defined in protocol/messages
+do: send    RowsFrame, repeated, then Listed; then as often as the client wants, until it closes the session:
+            client FetchFiles; FilePiece, repeated, from what the client has if that is right, else from 0; then
+            FileWhole or FileFailed; after the last file Fetched
+            client Provide: Provided, other nodes fetch at that port (node/sync/transfer)
+do: take    client ManifestFrame, and then as in the verb `sync`: Missing ... Stored; at the end Copied
+
+A source is [kind, path]: `path` is a file or a directory, `inside` what is in a directory, both relative to the home
+directory or to the working directory of a run, where they may begin with `${output_dir}`. `outputs` are those of a job
+of this name, `logs` those of the run, and `code` is what was not sent with the run's code, or was changed.
+
+`mark` is that of the node that was the first to write the client's file `shared_home_probe`: nodes that share a home
+report the same one, and no other node can know it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Iterator, List, Tuple, cast
+
+from ...protocol.manifest import TreeEntry, encode_name
+from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
+from ..logs.truncation import read_truncation
+from ..runtime.heartbeat import Heartbeat
+from ..runtime.stream import Stream, VerbError
+from ..state.run_record import find_run, read_spec, run_dirs
+from ..state.workdir import component, make_private, read_bytes
+from ..sync.files_by_hash import Destination, GivenFiles, hash_with_steps
+from ..sync.outside_files import find_outside, read_sent, summarise
+from ..sync.pieces import (
+    ListedFile,
+    decode_name,
+    file_row,
+    folder_row,
+    send_file,
+    send_rows,
+    walk,
+)
+from .sync import fill_store, receive_manifest, serve_until_hangup, start_provider
+
+if TYPE_CHECKING:
+    from ...protocol.messages.copying import ListRequest, Provide, TakeRequest
+    from ...protocol.messages.verbs import FetchFiles
+    from ..sync.pieces import Row
+    from ..sync.transfer import Provider
+
+    Rows = Iterator[Tuple[Row, ListedFile]]
+
+OUTPUT_DIR = "${output_dir}"
+STALE = 86400.0  # seconds after which such a file was left by a client that died
+
+
+def run(request: ListRequest | TakeRequest, stream: Stream) -> None:
+    """Serve one client until it hangs up."""
+    if request["do"] == "take":
+        receive_files(request, stream)
+        return
+    workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
+    with Heartbeat(stream) as heartbeat, shared_home_probe(workdir, request) as mark:
+        serve_files(list_files(request, workdir, heartbeat, mark), stream, heartbeat)
+
+
+def list_files(request: ListRequest, workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
+    """Send all rows, at most one more than the client wants; returns where their files lie."""
+    rows = find_rows(request, workdir)
+    if request["hashed"]:
+        rows = with_hashes(rows, heartbeat)
+    files, more = send_rows(rows, request["most"], heartbeat)
+    workdir_id = (read_bytes(WorkdirPaths(workdir).id) or b"").decode("ascii", "replace")
+    of_run = any(kind == "outputs" for kind, _ in request["sources"])
+    rundir = find_rundir(request, workdir) if of_run else ""
+    outside = summarise(rundir, heartbeat.step) if rundir else None
+    heartbeat.send(
+        {"listed": len(files), "more": more, "mark": mark, "workdir_id": workdir_id, "outside": outside}
+    )
+    return files
+
+
+def find_rows(request: ListRequest, workdir: str) -> Rows:
+    """Walk what is asked for; a path that is itself a link is followed, others are not."""
+    for source, (kind, path) in enumerate(request["sources"]):
+        if kind in ("path", "inside"):
+            yield from list_path(
+                source, path, os.path.realpath(resolve_path(request, path)), kind == "inside"
+            )
+            continue
+        rundir = find_rundir(request, workdir)
+        if kind == "outputs":
+            outputs = os.path.join(WorkdirPaths(workdir).outputs, component(path))
+            yield from walk(source, os.fsencode(os.path.realpath(outputs)))
+        elif rundir and kind == "logs":
+            yield from walk(source, os.fsencode(rundir), is_selected=is_log, describe=describe_log)
+        elif rundir:
+            for outside in find_outside(rundir, read_sent(rundir), lambda: None):
+                file = ListedFile(outside.entry.path, outside.stat)
+                with suppress(OSError):  # it has just been removed
+                    yield file_row(source, outside.path, file), file
+
+
+def list_path(source: int, text: str, top: bytes, inside: bool) -> Rows:
+    """List a file, or walk a directory."""
+    try:
+        file = ListedFile(top, os.stat(top))
+    except (FileNotFoundError, NotADirectoryError):
+        raise VerbError("CC-COPY-002", f"{text} does not exist") from None
+    if stat.S_ISDIR(file.status.st_mode):
+        if not inside and not os.listdir(top):
+            yield folder_row(source, b"")
+        yield from walk(source, top, strict=True)
+    elif inside:
+        # what is in it was asked for: others would make a directory of a file
+        raise VerbError("CC-COPY-003", f"{text} is not a directory")
+    elif stat.S_ISREG(file.status.st_mode):
+        yield file_row(source, b"", file), file
+    else:
+        raise VerbError("CC-COPY-002", f"{text} is neither a file nor a directory")
+
+
+def with_hashes(rows: Rows, heartbeat: Heartbeat) -> Rows:
+    """Hash every file, and list it as long as it was then."""
+    for row, file in rows:
+        if row[2] == "file":
+            row[7], row[3] = hash_with_steps(file.path, heartbeat.step)
+        yield row, file._replace(sha256=row[7] if row[2] == "file" else "")
+
+
+def resolve_path(request: ListRequest | TakeRequest, text: str) -> bytes:
+    """Return where a path leads."""
+    base = os.path.expanduser("~")
+    if request["run"]:
+        rundir = find_run(request["workdir"], request["run"], request["node"])
+        base = RunPaths(rundir).code
+        spec = read_spec(rundir)
+        if text.startswith(OUTPUT_DIR) and spec is not None:
+            text = spec["output_dir"] + text[len(OUTPUT_DIR) :]
+    return os.path.join(os.fsencode(base), os.path.expanduser(encode_name(text)))
+
+
+def find_rundir(request: ListRequest, workdir: str) -> str:
+    """Return the directory of the run's part on this node; empty if it has none, or no run is asked for."""
+    run_id = request["run"]
+    rundirs = run_dirs(workdir, component(run_id), request["node"]) if run_id else iter(())
+    return next((path for path in rundirs if RunPaths(path).run_id == run_id), "")
+
+
+def is_log(name: bytes) -> bool:
+    """Return whether an entry of a run's directory is a log or holds logs."""
+    return is_pulled_log(os.fsdecode(name))
+
+
+def describe_log(path: bytes, status: Any) -> ListedFile:
+    """Describe a file of a run's directory, and what is gone of it if it is a log."""
+    is_file = stat.S_ISREG(status.st_mode) and path.endswith(b".log")
+    truncation = read_truncation(os.fsdecode(path)) if is_file else None
+    return ListedFile(path, status, truncation if truncation and truncation.end <= status.st_size else None)
+
+
+@contextmanager
+def shared_home_probe(workdir: str, request: ListRequest) -> Iterator[str]:
+    """Return the mark of the node that was first to write the client's file in this work directory.
+
+    The session removes the file.
+    """
+    mark, name = request["mark"], request["shared_home_probe"]
+    if not name or not mark or not os.path.isdir(workdir):
+        yield mark
+        return
+    folder = make_private(WorkdirPaths(workdir).shared_home_probes)
+    remove_stale(folder)
+    path = os.path.join(folder, component(name))
+    try:
+        os.symlink(mark, path)  # made with what it says in one step, on network file systems too
+    except FileExistsError:
+        yield os.readlink(path)
+        return
+    try:
+        yield mark
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def remove_stale(folder: str) -> None:
+    """Remove what a client that died has left."""
+    oldest = time.time() - STALE
+    with os.scandir(folder) as scanner:
+        for entry in scanner:
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(entry.path)
+
+
+def serve_files(files: List[ListedFile], stream: Stream, heartbeat: Heartbeat) -> None:
+    """Send what the client requests of these files, or give them to other nodes, until the client hangs up."""
+    provider = None
+    try:
+        while True:
+            frame = stream.receive()
+            if frame is None:
+                return
+            if "provide" in frame[0]:
+                if provider is not None:
+                    provider.close()
+                provider = provide_files(files, cast("Provide", frame[0]))
+                heartbeat.send({"provided": provider.port if provider else None})
+                continue
+            for index, held, sha256, with_data in cast("FetchFiles", frame[0])["fetch"]:
+                send_file(heartbeat, index, files[index], held, sha256, with_data)
+            heartbeat.send({"fetched": True})
+    finally:
+        if provider is not None:
+            provider.close()
+
+
+def provide_files(files: List[ListedFile], order: Provide) -> Provider | None:
+    """Begin to give the files that were hashed to other nodes."""
+    given, rows = GivenFiles(), []
+    for file in files:
+        if file.sha256:
+            given.add_file(file.sha256, file.path)
+            rows.append(TreeEntry("", "file", 0, file.sha256, file.status.st_size))
+    return start_provider(given, rows, order["provide"])
+
+
+def receive_files(request: TakeRequest, stream: Stream) -> None:
+    """Take files that the client names, from it or from another node."""
+    rows, _ = receive_manifest(stream)
+    with Heartbeat(stream) as heartbeat:
+        root, rows = find_root(request, rows)
+        with Destination(
+            root, rows, heartbeat.step, overwrite=request["overwrite"], private=request["private"]
+        ) as destination:
+            if not fill_store(destination, rows, heartbeat):
+                return
+            destination.finish(rows)
+            provider = start_provider(destination, rows, request["provide"])
+            heartbeat.send({"stored": True, "port": provider.port} if provider else {"stored": True})
+            heartbeat.send({"copied": destination.report})
+            if provider is not None:
+                serve_until_hangup(provider, stream)
+
+
+def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[TreeEntry]]:
+    """Return the directory that files go into, and their names there: a path that does not exist is a new name."""
+    text, name = request["path"], request["name"]
+    path = resolve_path(request, text)
+    if os.path.isdir(path):
+        return path, rows
+    is_folder = request["folder"] or not name
+    if os.path.lexists(path) and (is_folder or [row.path for row in rows] != [name]):
+        raise VerbError("CC-COPY-003", f"{text} is not a directory")
+    if is_folder:
+        os.makedirs(path, exist_ok=True)
+        return path, rows
+    parent, new_name = os.path.split(path)
+    if not os.path.isdir(parent):
+        raise VerbError("CC-COPY-003", f"{os.fsdecode(parent)} does not exist")
+    return parent, [row._replace(path=decode_name(new_name) + row.path[len(name) :]) for row in rows]
