@@ -7,7 +7,6 @@ and gets its name when it is whole. Nothing is written through a link below that
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
 from ...protocol.manifest import TreeEntry, encode_name
 from ..runtime.stream import VerbError
 from .layout import copy_content
-from .store import CHUNK, Incoming, Path, Sha, Store, remove_quietly
+from .store import Incoming, Sha, Store, hash_file, remove_quietly
 
 if TYPE_CHECKING:
     from ...protocol.messages.copying import CopyReport
@@ -93,7 +92,7 @@ class Destination(GivenFiles):
             return
         path = os.path.join(self._root, encode_name(row.path))
         is_file = stat.S_ISREG(status.st_mode)
-        if is_file and status.st_size == row.size and hash_with_steps(path, step)[0] == row.content:
+        if is_file and status.st_size == row.size and hash_file(path, step) == row.content:
             self.report["unchanged"] += 1
             self.add_file(row.content, path)
         elif self._overwrite and not stat.S_ISDIR(status.st_mode):
@@ -201,19 +200,3 @@ def copy_file(source: str, target: str) -> None:
             os.close(to_fd)
     finally:
         os.close(from_fd)
-
-
-def hash_with_steps(path: Path, step: Callable[[], None]) -> Tuple[Sha, int]:
-    """Hash a regular file, counting the pieces; gives how long it was, too."""
-    digest, size = hashlib.sha256(), 0
-    descriptor = os.open(path, OPEN_FILE)
-    try:
-        while True:
-            data = os.read(descriptor, CHUNK)
-            if not data:
-                return digest.hexdigest(), size
-            step()
-            digest.update(data)
-            size += len(data)
-    finally:
-        os.close(descriptor)

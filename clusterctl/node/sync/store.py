@@ -16,7 +16,7 @@ import stat
 import time
 from contextlib import suppress
 from types import TracebackType
-from typing import Callable, Dict, Optional, Type, Union
+from typing import Callable, Dict, Optional, Tuple, Type, Union
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import VerbError
@@ -222,18 +222,25 @@ def write_all(descriptor: int, data: bytes, path: Path) -> None:
         raise OSError(error.errno, error.strerror, path) from None
 
 
-def hash_file(path: Path) -> Sha:
-    """Hash a regular file; a link in its place is an OSError."""
-    digest = hashlib.sha256()
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def hash_file(path: Path, step: Callable[[], None] = lambda: None) -> Sha:
+    """Hash a regular file, counting the pieces; a link in its place is an OSError."""
+    return hash_and_measure(path, step)[0]
+
+
+def hash_and_measure(path: Path, step: Callable[[], None]) -> Tuple[Sha, int]:
+    """Hash a regular file, counting the pieces; returns how long it was, too."""
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        data = os.read(descriptor, CHUNK)
-        while data:
-            digest.update(data)
+        while True:
             data = os.read(descriptor, CHUNK)
+            if not data:
+                return digest.hexdigest(), size
+            step()
+            digest.update(data)
+            size += len(data)
     finally:
         os.close(descriptor)
-    return digest.hexdigest()
 
 
 def remove_quietly(path: str) -> None:

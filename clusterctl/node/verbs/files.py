@@ -30,7 +30,7 @@ from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import find_run, read_spec, run_dirs
 from ..state.workdir import component, make_private, read_bytes
-from ..sync.files_by_hash import Destination, GivenFiles, hash_with_steps
+from ..sync.files_by_hash import Destination, GivenFiles
 from ..sync.outside_files import find_outside, read_sent, summarise
 from ..sync.pieces import (
     ListedFile,
@@ -41,6 +41,7 @@ from ..sync.pieces import (
     send_rows,
     walk,
 )
+from ..sync.store import hash_and_measure
 from .sync import fill_store, receive_manifest, serve_until_hangup, start_provider
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def with_hashes(rows: Rows, heartbeat: Heartbeat) -> Rows:
     """Hash every file, and list it as long as it was then."""
     for row, file in rows:
         if row[2] == "file":
-            row[7], row[3] = hash_with_steps(file.path, heartbeat.step)
+            row[7], row[3] = hash_and_measure(file.path, heartbeat.step)
         yield row, file._replace(sha256=row[7] if row[2] == "file" else "")
 
 
