@@ -202,6 +202,31 @@ def test_from_node_to_node_through_this_machine(tmp_path: Path, tree: Path) -> N
     assert (tmp_path / "there/tree/a").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_a_failed_receiver_did_not_request_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one waits only for the files that were requested together, and gets all that it lacks."""
+    (tmp_path / "tree").mkdir()
+    for number in range(450):
+        (tmp_path / f"tree/{number}").write_text(f"{number}")
+    orders: list[int] = []
+    honest = PipeSession.send
+
+    def send(self: PipeSession, header: Mapping[str, Any], body: bytes = b"") -> None:
+        orders.extend([len(header["fetch"])] if "fetch" in header else ())
+        honest(self, header, body)
+
+    monkeypatch.setattr(PipeSession, "send", send)
+    with listing(tmp_path, tmp_path / "tree", "tree") as (source, entries):
+        plan = plan_relay(entries)
+        contents = relayed(source, plan, plan.manifest).scan.contents
+        broken = contents.shipments(list(plan.manifest.blobs))
+        next(iter(broken))
+        broken.close()  # type: ignore[attr-defined]  # a generator
+        sent = [shipment.size for shipment in contents.shipments(list(plan.manifest.blobs))]
+    assert (orders, len(sent)) == ([200, 200, 200, 50], 450)
+
+
 def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
     """The source gives at a port; nothing passes here."""
     with listing(tmp_path, tree, "tree") as (source, entries):
