@@ -1,5 +1,5 @@
-"""The agent as values: which events change the state of a run on a node, and which actions follow.
+"""The rules of a run on a node: which events change its state, and which effects they call.
 
-`transitions` has the table; `starting` and `ending` the transitions, `state`, `events` and `actions` their values.
-Not here: anything with an effect (`node/supervise`). Start with `transitions`.
+`transitions` has the table; `starting` and `ending` the rules, `state` their values, `effects` the interface of what
+they call. Not here: anything with an effect (`node/supervise`). Start with `transitions`.
 """

@@ -1,48 +1,42 @@
-"""Transitions from the first cause of an end to the recorded end: failures, stops, kills, `after`; pure."""
+"""Rules from the first cause of an end to the recorded end: failures, stops, kills, `after`; pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from ...protocol.exit_status import describe_alone, describe_end, describe_limit, describe_stall
 from ...protocol.messages.gang import StopOrder
 from ...protocol.messages.stop_kinds import DONE, FAILURE, TIME
+from ...protocol.ranks import Rank
 from ...protocol.reasons import NODE_0_ENDED
 from ...protocol.states import FAILED, FAILED_SETUP, STOPPED, SUCCEEDED, TIMEOUT
 from ..gang.timeouts import FAILURE_WAIT
-from ..runtime.processes import UNKILLABLE_AFTER
-from . import events
-from .actions import (
-    Act,
-    Action,
-    BuildPart,
-    CancelTimer,
-    CloseAttempt,
-    GangCleared,
-    GangEnd,
-    GangFailure,
-    GangStop,
-    Journal,
-    KillBelow,
-    RecordWorkers,
-    Report,
-    SaveRecord,
-    SendClient,
-    SetState,
-    SignalAll,
-    StartAfter,
-    StartTimer,
-)
-from .events import Notice
+from ..runtime.processes import UNKILLABLE_AFTER, Stat
+from .effects import Run
 from .state import FOREVER, Observed, Phase, RunState
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
-    from ...protocol.messages.files import AttemptRecord, EndState, JournalFacts, StartFailure, StateChange
+    from ...protocol.messages.agent import EventName
+    from ...protocol.messages.files import (
+        AloneRecord,
+        AttemptEnd,
+        AttemptRecord,
+        EndedProcess,
+        EndState,
+        JournalFacts,
+        LeftProcess,
+        OutsideSummary,
+        PartRecord,
+        RankRecord,
+        RestartsEnd,
+        StartFailure,
+        StateChange,
+    )
     from ...protocol.states import RunState as StateName
 
-Step = Tuple[RunState, Tuple[Action, ...]]
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
 OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
 TICK_INTERVAL = 0.02
@@ -51,36 +45,36 @@ NOT_NEEDED = "this spare was not needed"
 OVER = (Phase.AFTER, Phase.ENDED)
 
 
-def join_steps(step: Step, *transitions: Callable[[RunState], Step]) -> Step:
-    """Let further transitions follow."""
-    for transition in transitions:
-        state, actions = transition(step[0])
-        step = state, (*step[1], *actions)
-    return step
+def report(run: Run, event: EventName, facts: Any) -> None:
+    """Report to what leads the start: of the first attempt the client, then the gang."""
+    if run.attempt.is_first:
+        run.effects.send_client(event, facts)
+    else:
+        run.effects.gang.on_startup_event(event, facts)
 
 
 # what kills, and when
 
 
-def kill_after(state: RunState, seconds: float) -> Step:
-    """Kill the workers after so many seconds, and torchrun a moment later."""
-    moment = state.now + seconds
-    state = state.change(kill=state.attempt.kill.shorten(moment, moment + SUMMARY_TIME))
-    return state, schedule_tick(state)
+def shorten_kill(run: Run, seconds: float, more: float) -> None:
+    """Kill the workers after so many seconds, and torchrun so many later; no earlier moment is put off."""
+    moment = run.state.now + seconds
+    run.change(kill=run.attempt.kill.shorten(moment, moment + more))
 
 
-def kill_now(state: RunState) -> Step:
+def kill_now(run: Run) -> None:
     """Kill everything."""
-    return tick(state.change(kill=state.attempt.kill.shorten(state.now, state.now)))
+    shorten_kill(run, 0.0, 0.0)
+    on_tick(run)
 
 
-def schedule_tick(state: RunState) -> Tuple[Action, ...]:
+def schedule_tick(run: Run) -> None:
     """Come back when something is due; once no process is left a moment to come would be the next attempt's."""
-    kill = state.attempt.kill
-    if state.phase in OVER or (not kill.outlived and kill.workers_at == FOREVER):
-        return ()
-    wait = 0.0 if kill.outlived else kill.workers_at - state.now
-    return (StartTimer("end", max(TICK_INTERVAL, wait), Notice.TICK),)
+    kill = run.attempt.kill
+    if run.phase in OVER or (not kill.outlived and kill.workers_at == FOREVER):
+        return
+    wait = 0.0 if kill.outlived else kill.workers_at - run.state.now
+    run.effects.start_timer("end", max(TICK_INTERVAL, wait), partial(on_tick))
 
 
 def is_overdue(state: RunState) -> bool:
@@ -88,277 +82,309 @@ def is_overdue(state: RunState) -> bool:
     return state.now >= state.attempt.kill.all_at + UNKILLABLE_AFTER
 
 
-def tick(state: RunState) -> Step:
+def on_tick(run: Run) -> None:
     """Kill what is due; once torchrun has ended, find what it has left."""
-    attempt = state.attempt
-    actions: Tuple[Action, ...] = ()
+    attempt, now = run.attempt, run.state.now
     if attempt.phase in OVER:
-        return state, ()
-    if state.now >= attempt.kill.workers_at:
-        actions = (KillBelow(spare_torchrun=attempt.torchrun_runs and state.now < attempt.kill.all_at),)
-    if not attempt.torchrun_runs or is_overdue(state):
-        return state, (*actions, Act.FIND_REMAINING)
-    return state, (*actions, *schedule_tick(state))
+        return
+    if now >= attempt.kill.workers_at:
+        run.processes.kill_below(spare_torchrun=attempt.torchrun_runs and now < attempt.kill.all_at)
+    if not attempt.torchrun_runs or is_overdue(run.state):
+        run.processes.find_remaining()
+    else:
+        schedule_tick(run)
 
 
-def on_tick(state: RunState, _: Notice) -> Step:
-    """A moment of the schedule has come."""
-    return tick(state)
+def on_remaining(run: Run, processes: List[Stat]) -> None:
+    """End the attempt when nothing is left that can be ended; else give it a moment for its own end.
 
-
-def on_remaining(state: RunState, event: events.Remaining) -> Step:
-    """Done when nothing is left that can be ended; else it has a moment for its own end."""
-    if not event.processes or is_overdue(state):
-        state = state.change(phase=Phase.AFTER, held_port=None, awaits_listener=False)
-        return state, (CancelTimer("end"), CloseAttempt(event.processes))
-    kill = state.attempt.kill
-    if not kill.outlived:
-        kill = kill.shorten(state.now + OUTLIVED_WAIT, state.now + OUTLIVED_WAIT)._replace(outlived=True)
-    state = state.change(kill=kill)
-    return state, (SignalAll(event.processes, kill=state.now >= kill.all_at), *schedule_tick(state))
+    `processes`: what still runs of the attempt once torchrun has ended, or should have.
+    """
+    if not processes or is_overdue(run.state):
+        run.change(phase=Phase.AFTER, held_port=None, awaits_listener=False)
+        run.effects.cancel_timer("end")
+        run.processes.close(processes, started=run.attempt.observed.started)
+        return
+    if not run.attempt.kill.outlived:
+        shorten_kill(run, OUTLIVED_WAIT, 0.0)
+        run.change(kill=run.attempt.kill._replace(outlived=True))
+    run.processes.signal_all(processes, kill=run.state.now >= run.attempt.kill.all_at)
+    schedule_tick(run)
 
 
 # workers
 
 
-def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
-    """The job's `start` has been decided."""
-    return state, (Journal("start_method", {"method": event.method, "text": event.text}),)
+def on_start_method(run: Run, method: str, text: str) -> None:
+    """Record whether the first worker was forked, or had to be started with a new interpreter; `text` is why."""
+    run.effects.journal("start_method", {"method": method, "text": text})
 
 
-def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
-    """Record them; the logs are followed before they are reported."""
-    workers = Journal("workers", {"ranks": event.ranks})
-    started = Act.START_LOGS, RecordWorkers(), workers, Act.WATCH_RANKS
-    sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
-    return state, (*started, Act.WATCH_NESTED) if sizes else started
+def on_workers_started(run: Run, ranks: List[Rank]) -> None:
+    """Record that all workers have a process; the logs are followed before they are reported."""
+    run.effects.start_logs()
+    run.processes.record_workers()
+    run.effects.journal("workers", {"ranks": ranks})
+    run.processes.watch_ranks(run.state.began)
+    if not run.attempt.spec["module"] and run.attempt.torchrun_runs:
+        run.processes.watch_nested()
 
 
-def on_world_seen(state: RunState, event: events.WorldSeen) -> Step:
-    """Record what a program's own workers were started with, at once if it was not planned."""
-    planned = state.attempt.spec["world_size"]
-    if planned in (None, event.size):
-        return state, (RecordWorkers(),)
-    return state, (Journal("world_size", {"seen": event.size, "planned": planned}), RecordWorkers())
+def on_world_seen(run: Run, size: int) -> None:
+    """Record the WORLD_SIZE that a program's own workers were started with, at once if it was not planned."""
+    planned = run.attempt.spec["world_size"]
+    if planned not in (None, size):
+        run.effects.journal("world_size", {"seen": size, "planned": planned})
+    run.processes.record_workers()
 
 
-def on_nested_found(state: RunState, event: events.NestedFound) -> Step:
-    """Ranks below the program are the node's ranks from now on."""
-    return state, (RecordWorkers(), Journal("workers", {"ranks": event.ranks}), Act.START_LOGS)
+def on_nested_found(run: Run, ranks: List[Rank]) -> None:
+    """Take the ranks that the program has started, these by now, as the node's ranks from now on."""
+    run.processes.record_workers()
+    run.effects.journal("workers", {"ranks": ranks})
+    run.effects.start_logs()
 
 
-def on_nested_exited(state: RunState, event: events.NestedExited) -> Step:
+def on_nested_exited(run: Run, rank: Rank) -> None:
     """Record it; what follows from it is for its launcher, whose end is that of this node's part."""
-    return state, (RecordWorkers(event.rank),)
+    run.processes.record_workers(rank)
 
 
-def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
-    """Record a worker's end; the others do not wait long for torchrun after a failure."""
-    end: JournalFacts = {
-        "rank": event.rank,
-        "pid": event.pid,
-        "exit": event.exit,
-        "signal": event.signal,
-    }
-    actions = Journal("rank_exited", end), RecordWorkers(event.rank)
-    if event.failure:
-        state, more = fail(state, event.failure)
-        return state, (*more, *actions) if state.attempt.held_failure else (*actions, *more)
-    return state, actions
+def on_rank_exited(
+    run: Run, *, rank: Rank, pid: int, exit_code: Optional[int], signal: Optional[int], failure: str
+) -> None:
+    """Record a worker's end; after a failure, `failure` says how, the others do not wait long for torchrun."""
+    is_held = bool(failure) and is_servant(run)
+    if is_held:
+        fail(run, failure)
+    run.effects.journal("rank_exited", {"rank": rank, "pid": pid, "exit": exit_code, "signal": signal})
+    run.processes.record_workers(rank)
+    if failure and not is_held:
+        fail(run, failure)
 
 
-def stop_servants(state: RunState) -> Step:
-    """Node 0's program has ended in order: end those that serve it."""
-    spec = state.attempt.spec
-    if not ends_with_first(state) or spec["node_rank"] != 0 or state.attempt.has_cause:
-        return state, ()
-    return state, (GangStop(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE)),)
+def stop_servants(run: Run) -> None:
+    """End the programs that serve node 0's, which has ended in order."""
+    spec = run.attempt.spec
+    if ends_with_first(run) and spec["node_rank"] == 0 and not run.attempt.has_cause:
+        run.effects.gang.on_stop(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE))
 
 
-def ends_with_first(state: RunState) -> bool:
+def ends_with_first(run: Run) -> bool:
     """Whether the run ends when node 0's program does."""
-    return state.attempt.spec.get("ends_with") == "node 0"
+    return run.attempt.spec.get("ends_with") == "node 0"
 
 
-def on_rank_stuck(state: RunState, event: events.RankStuck) -> Step:
-    """Take a rank that has failed and does not exit as any that has failed; it is ended as any rank that is to stop."""
+def is_servant(run: Run) -> bool:
+    """Whether this node's program fails when node 0's ends in order; orted ends with 0 if all is well."""
+    spec = run.attempt.spec
+    return ends_with_first(run) and spec["node_rank"] != 0 and "mpi" not in spec
+
+
+def on_rank_stuck(run: Run, rank: Rank, process: Stat, exception: str, seconds: float) -> None:
+    """Take a rank that has failed and does not exit as any that has failed; it is ended as any rank that is to stop.
+
+    It has written its traceback, and nothing for so many seconds.
+    """
     facts: JournalFacts = {
-        "rank": event.rank,
-        "pid": event.process.pid,
-        "reason": event.exception,
-        "seconds": round(event.seconds, 1),
+        "rank": rank,
+        "pid": process.pid,
+        "reason": exception,
+        "seconds": round(seconds, 1),
     }
-    reason = "rank %d did not exit after its traceback" % event.rank
-    state, more = fail(state, reason, float(state.attempt.spec["grace"]))
-    return state, (Journal("rank_stuck", facts), SignalAll([event.process], kill=False), *more)
+    run.effects.journal("rank_stuck", facts)
+    run.processes.signal_all([process], kill=False)
+    fail(run, "rank %d did not exit after its traceback" % rank, float(run.attempt.spec["grace"]))
 
 
-def on_stalled(state: RunState, event: events.Stalled) -> Step:
-    """End an attempt in which no rank makes progress: SIGTERM, and the grace of the run."""
-    grace, reason = float(state.attempt.spec["grace"]), describe_stall(event.seconds)
-    state, failed = fail(state, reason, grace)
-    if not failed:
-        return state, ()
-    state, stopped = record_stop(state, reason, grace)
-    return state, (*stopped, Act.TERMINATE_TORCHRUN, *failed)
+def on_stalled(run: Run, seconds: float) -> None:
+    """End an attempt in which no rank of the whole run makes progress: SIGTERM, and the grace of the run."""
+    if run.attempt.has_cause or run.attempt.held_failure:
+        return
+    grace, reason = float(run.attempt.spec["grace"]), describe_stall(seconds)
+    record_stop(run, reason, grace)
+    run.processes.terminate_torchrun()
+    fail(run, reason, grace)
 
 
 # causes of an end
 
 
-def fail(state: RunState, reason: str, wait: float = FAILURE_WAIT) -> Step:
+def fail(run: Run, reason: str, wait: float = FAILURE_WAIT) -> None:
     """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
-    if state.attempt.has_cause:
-        return state, ()
-    spec = state.attempt.spec
-    if (
-        ends_with_first(state) and spec["node_rank"] != 0 and "mpi" not in spec
-    ):  # orted ends with 0 if all is well
-        return hold_failure(state, reason)
-    return fail_now(state, reason, wait)
+    if run.attempt.has_cause:
+        return
+    if is_servant(run):
+        hold_failure(run, reason)
+    else:
+        fail_now(run, reason, wait)
 
 
-def hold_failure(state: RunState, reason: str) -> Step:
-    """A worker of Ray ends with 1 when its head does: wait whether node 0's program has ended in order."""
-    if state.attempt.held_failure:
-        return state, ()
-    held = StartTimer("held failure", HELD_FAILURE, Notice.HELD_OVER)
-    return state.change(held_failure=reason), (Journal("failure_held", {"reason": reason}), held)
+def hold_failure(run: Run, reason: str) -> None:
+    """Wait whether node 0's program has ended in order: a worker of Ray ends with 1 when its head does."""
+    if not run.attempt.held_failure:
+        run.change(held_failure=reason)
+        run.effects.journal("failure_held", {"reason": reason})
+        run.effects.start_timer("held failure", HELD_FAILURE, partial(on_held_over))
 
 
-def on_held_over(state: RunState, _: Notice) -> Step:
-    """Node 0's program goes on: the failure counts."""
-    if state.attempt.has_cause or not state.attempt.held_failure:
-        return state, ()
-    return join_steps(fail_now(state, state.attempt.held_failure, FAILURE_WAIT), tick)
+def on_held_over(run: Run) -> None:
+    """Count the failure: node 0's program goes on, although one that serves it has failed."""
+    if not run.attempt.has_cause and run.attempt.held_failure:
+        fail_now(run, run.attempt.held_failure, FAILURE_WAIT)
+        on_tick(run)
 
 
-def fail_now(state: RunState, reason: str, wait: float) -> Step:
+def fail_now(run: Run, reason: str, wait: float) -> None:
     """Report it and begin the end."""
-    state, actions = kill_after(state.observe(first_failure=reason), wait)
-    return begin_end(state), (GangFailure(reason), *actions)
+    run.observe(first_failure=reason)
+    shorten_kill(run, wait, SUMMARY_TIME)
+    begin_end(run)
+    run.effects.gang.on_failure(reason)
+    schedule_tick(run)
 
 
-def begin_end(state: RunState) -> RunState:
-    """Its processes are being ended, unless none is left."""
-    return state if state.phase in OVER else state.change(phase=Phase.ENDING)
+def begin_end(run: Run) -> None:
+    """Enter the phase in which the processes are ended, unless none is left."""
+    if run.phase not in OVER:
+        run.change(phase=Phase.ENDING)
 
 
 def abort_start(
-    state: RunState, event: Literal["setup_failed", "gate_failed"], reason: str, facts: StartFailure
-) -> Step:
+    run: Run, event: Literal["setup_failed", "gate_failed"], reason: str, facts: StartFailure
+) -> None:
     """Report why there will be no run, and end what was started for it."""
-    state, actions = kill_now(begin_end(state.observe(gate_failed=reason)))
-    return state, (Journal(event, facts), Report(event, facts), *actions)
+    run.observe(gate_failed=reason)
+    begin_end(run)
+    run.effects.journal(event, facts)
+    report(run, event, facts)
+    kill_now(run)
 
 
-def on_cancelled(state: RunState, event: events.Cancelled) -> Step:
-    """End everything at once."""
-    stop: Tuple[Action, ...] = ()
-    if state.attempt.observed.cancelled is None:
-        state, stop = record_stop(state.observe(cancelled=event.reason), event.reason, 0)
-    state, actions = kill_now(begin_end(state))
-    return state, (*stop, *actions)
+def on_cancelled(run: Run, reason: str) -> None:
+    """End everything at once: the client ordered it, or no GO arrived."""
+    is_first = run.attempt.observed.cancelled is None
+    if is_first:
+        run.observe(cancelled=reason)
+    begin_end(run)
+    if is_first:
+        record_stop(run, reason, 0)
+    kill_now(run)
 
 
-def on_client_left(state: RunState, _: Notice) -> Step:
+def on_client_left(run: Run) -> None:
     """Cancel unless GO was given."""
-    if state.attempt.is_first and not state.attempt.observed.started:
-        return on_cancelled(state, events.Cancelled("the client disconnected before GO"))
-    return state, ()
+    if run.attempt.is_first and not run.attempt.observed.started:
+        on_cancelled(run, "the client disconnected before GO")
 
 
-def record_stop(state: RunState, reason: str, grace: float) -> Step:
+def record_stop(run: Run, reason: str, grace: float) -> None:
     """Record that the run is to end, and since when."""
-    state = state.change(stopped_at=state.attempt.stopped_at or state.time)
-    return state, (Act.SCAN_OUTPUT, Journal("stopping", {"reason": reason, "grace": grace}))
+    run.change(stopped_at=run.attempt.stopped_at or run.state.time)
+    run.processes.scan_output()
+    run.effects.journal("stopping", {"reason": reason, "grace": grace})
 
 
-def on_stop_ordered(state: RunState, event: events.StopOrdered) -> Step:
+def on_stop_ordered(run: Run, order: StopOrder) -> None:
     """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
-    order, attempt = event.order, state.attempt
+    attempt = run.attempt
     if attempt.phase in (*OVER, Phase.SPARE):
-        unconcerned = attempt.idle and order.kind == FAILURE  # the rest of the gang goes on
-        return (state, ()) if unconcerned else record_stop(state, order.reason, order.grace)
-    if not attempt.observed.started:
-        return on_cancelled(state, events.Cancelled(order.reason))
-    if attempt.torchrun_runs:
-        return terminate(state, order)
-    return join_steps(terminate(state, order), tick) if attempt.held_failure else (state, ())
+        if not (attempt.idle and order.kind == FAILURE):  # the rest of the gang goes on
+            record_stop(run, order.reason, order.grace)
+    elif not attempt.observed.started:
+        on_cancelled(run, order.reason)
+    elif attempt.torchrun_runs:
+        terminate(run, order)
+    elif attempt.held_failure:
+        terminate(run, order)
+        on_tick(run)
 
 
-def terminate(state: RunState, order: StopOrder) -> Step:
-    """Let torchrun end its workers."""
-    if state.attempt.observed.cancelled is None:
-        state = state.observe(cancelled=order.reason, stop_kind=order.kind)
-    state, actions = record_stop(state, order.reason, order.grace)
-    if state.attempt.observed.first_failure is None:
-        actions = (*actions, Act.TERMINATE_TORCHRUN)
-    state, schedule = kill_after(state, order.grace)
-    return begin_end(state), (*actions, *schedule)
+def terminate(run: Run, order: StopOrder) -> None:
+    """Have torchrun end its workers."""
+    if run.attempt.observed.cancelled is None:
+        run.observe(cancelled=order.reason, stop_kind=order.kind)
+    shorten_kill(run, order.grace, SUMMARY_TIME)
+    begin_end(run)
+    record_stop(run, order.reason, order.grace)
+    if run.attempt.observed.first_failure is None:
+        run.processes.terminate_torchrun()
+    schedule_tick(run)
 
 
-def on_stop_requested(state: RunState, event: events.StopRequested) -> Step:
-    """End the run on all nodes; who asks again does not wait for `after`."""
-    cut: Tuple[Action, ...] = ()
-    if state.stops and state.attempt.after_runs:
-        state, cut = on_after_ended(state, events.AfterEnded("after: was killed by a second stop"))
-    state, actions = stop_everywhere(state._replace(stops=state.stops + 1), event.order)
-    return state, (*cut, *actions)
+def on_stop_requested(run: Run, order: StopOrder) -> None:
+    """End the run on all nodes, as a person asked; a second stop does not wait for `after`."""
+    if run.state.stops and run.attempt.after_runs:
+        on_after_ended(run, "after: was killed by a second stop")
+    run.replace(stops=run.state.stops + 1)
+    stop_everywhere(run, order)
 
 
-def on_time_is_up(state: RunState, _: Notice) -> Step:
-    """End the run because its time is up, unless it is ending already."""
-    spec, observed = state.attempt.spec, state.attempt.observed
+def on_time_is_up(run: Run) -> None:
+    """End the run because the job's time limit has passed, unless it is ending already."""
+    spec, observed = run.attempt.spec, run.attempt.observed
     is_ending = observed.cancelled is not None or observed.first_failure is not None
-    if is_ending and not (state.restartable and state.phase in OVER):
-        return state, ()
-    reason = describe_limit(spec["time_limit"] or 0.0)
-    return stop_everywhere(state, StopOrder(reason, float(spec["grace"]), TIME))
+    if not is_ending or (run.state.restartable and run.phase in OVER):
+        reason = describe_limit(spec["time_limit"] or 0.0)
+        stop_everywhere(run, StopOrder(reason, float(spec["grace"]), TIME))
 
 
-def stop_everywhere(state: RunState, order: StopOrder) -> Step:
+def stop_everywhere(run: Run, order: StopOrder) -> None:
     """End the part of this node, and the others'."""
     # the others first: what they lose when our ranks end must not look like a failure of theirs
-    state, actions = on_stop_ordered(state, events.StopOrdered(order))
-    return state, (GangStop(order), *actions)
+    run.effects.gang.on_stop(order)
+    on_stop_ordered(run, order)
 
 
-def on_guardian_lost(state: RunState, _: Notice) -> Step:
-    """If the agent died too, the processes of this run would not be ended."""
-    state, actions = stop_unsupervised(state, "the guardian was killed")
-    return state, (Journal("guardian_lost", {}), *actions)
+def on_guardian_lost(run: Run) -> None:
+    """End everything: if the agent was killed too, the processes of this run would not be ended."""
+    run.effects.journal("guardian_lost", {})
+    stop_unsupervised(run, "the guardian was killed")
 
 
-def on_agent_failed(state: RunState, event: events.AgentFailed) -> Step:
+def on_agent_failed(run: Run, reason: str) -> None:
     """End in order after an error of our own."""
-    state = state._replace(failing=True)
-    state, actions = (state, (Act.GANG_LEAVE,)) if state.final else stop_unsupervised(state, event.reason)
-    return state, (Journal("agent_failed", {"reason": event.reason}), *actions)
+    run.replace(failing=True)
+    run.effects.journal("agent_failed", {"reason": reason})
+    if run.state.final:
+        run.effects.gang.leave()
+    else:
+        stop_unsupervised(run, reason)
 
 
-def stop_unsupervised(state: RunState, reason: str) -> Step:
+def stop_unsupervised(run: Run, reason: str) -> None:
     """End everything here at once, because it can be looked after no more, and take part in no other attempt."""
-    if state.restartable:
-        state = state._replace(agent_lost_reason=reason)
-        if state.attempt.idle or state.phase in OVER:
-            state, actions = on_concluded(state, events.Concluded({"state": "FAILED", "reason": reason}))
-            return state, (*actions, Act.GANG_LEAVE)
-    state = state.observe(lost=reason).change(lost_at=state.time)
-    state, actions = kill_now(begin_end(state))
-    return state, (GangFailure(reason), *actions)
+    if run.state.restartable:
+        run.replace(agent_lost_reason=reason)
+        if run.attempt.idle or run.phase in OVER:
+            on_concluded(run, {"state": "FAILED", "reason": reason})
+            run.effects.gang.leave()
+            return
+    run.observe(lost=reason)
+    run.change(lost_at=run.state.time)
+    begin_end(run)
+    run.effects.gang.on_failure(reason)
+    kill_now(run)
 
 
 # after the last process
 
 
-def on_all_ended(state: RunState, event: events.AllEnded) -> Step:
-    """Decide how it ended."""
-    state = state._replace(leftovers=tuple(event.leftovers)).change(signalled=tuple(event.signalled))
-    name, reason = judge(state.attempt.observed._replace(worlds=event.worlds))
-    if name != SUCCEEDED or reason or event.alone is None:
-        return state, (BuildPart(name, reason),)
-    return state, (BuildPart(name, describe_alone(event.alone), event.alone),)
+def on_all_ended(
+    run: Run,
+    leftovers: List[LeftProcess],
+    signalled: List[EndedProcess],
+    worlds: Dict[Rank, Optional[int]],
+    alone: Optional[AloneRecord] = None,
+) -> None:
+    """Decide how it ended: nothing of the attempt runs any more but what could not be ended."""
+    run.replace(leftovers=tuple(leftovers))
+    run.change(signalled=tuple(signalled))
+    name, reason = judge(run.attempt.observed._replace(worlds=worlds))
+    if name != SUCCEEDED or reason or alone is None:
+        run.processes.build_part(name, reason, run.attempt)
+    else:
+        run.processes.build_part(name, describe_alone(alone), run.attempt, alone)
 
 
 def judge(observed: Observed) -> Tuple[StateName, str]:
@@ -391,82 +417,112 @@ def _judge_worlds(observed: Observed) -> Tuple[StateName, str]:
     return SUCCEEDED, ""
 
 
-def on_part_built(state: RunState, event: events.PartBuilt) -> Step:
+def on_part_built(run: Run, part: PartRecord, *, has_after: bool) -> None:
     """Run the commands of `after` if anything of the job itself was started."""
-    attempt, part = state.attempt, event.part
-    state = state._replace(part=part)
+    attempt = run.attempt
+    run.replace(part=part)
     if not attempt.observed.started and not attempt.before_started:
-        return hand_over(state)
-    if not event.has_after:
-        return state, (Act.SCAN_OUTSIDE,)
-    begun = SetState({"after": ""}), Journal("after", {})
-    return state.change(after_runs=True), (*begun, StartAfter(part["state"], part["reason"]))
+        hand_over(run, part)
+    elif not has_after:
+        run.processes.scan_outside()
+    else:
+        run.change(after_runs=True)
+        run.effects.set_state({"after": ""})
+        run.effects.journal("after", {})
+        run.processes.start_after(part["state"], part["reason"])
 
 
-def on_after_ended(state: RunState, event: events.AfterEnded) -> Step:
-    """Kill what the commands have left; that they failed is recorded, and changes nothing."""
-    if not state.attempt.after_runs:
-        return state, ()
-    failed: Tuple[Action, ...] = ()
-    if event.reason:
-        journal = Journal("after_failed", {"reason": event.reason, "text": event.text})
-        failed = journal, SetState({"after": event.reason})
-    return state.change(after_runs=False), (Act.KILL_AFTER_HOOK, *failed, Act.SCAN_OUTSIDE)
+def on_after_ended(run: Run, reason: str = "", text: str = "") -> None:
+    """Kill what the commands have left; that they failed, `reason` says how, is recorded and changes nothing."""
+    if not run.attempt.after_runs:
+        return
+    run.change(after_runs=False)
+    run.processes.kill_after_hook()
+    if reason:
+        run.effects.journal("after_failed", {"reason": reason, "text": text})
+        run.effects.set_state({"after": reason})
+    run.processes.scan_outside()
 
 
-def on_outside_read(state: RunState, event: events.OutsideRead) -> Step:
-    """Record it; also if that took too long the end follows."""
-    state, actions = hand_over(state)
-    found = (SetState({"outside": event.summary}),) if event.summary is not None else ()
-    return state, (*found, *actions)
+def on_outside_read(run: Run, summary: Optional[OutsideSummary]) -> None:
+    """Record what the job has left outside its output directory; also if that took too long the end follows."""
+    if summary is not None:
+        run.effects.set_state({"outside": summary})
+    assert run.state.part is not None  # on_part_built has set it
+    hand_over(run, run.state.part)
 
 
-def hand_over(state: RunState) -> Step:
+def hand_over(run: Run, part: PartRecord) -> None:
     """Record the end of this node's part and report it; with restarts the gang decides what follows."""
-    part, attempt = state.part, state.attempt
-    assert part is not None  # this follows from PartBuilt
-    name, reason, left = part["state"], part["reason"], list(state.leftovers)
-    end: JournalFacts = {"state": name, "reason": reason, "ended": list(attempt.signalled), "left": left}
-    alone: StateChange = {"alone": part["alone"]} if "alone" in part else {}
-    state = state.change(phase=Phase.ENDED)
-    if state.restartable and (attempt.observed.started or not attempt.is_first):
-        waits = SetState({"state": "WAITING", "reason": "waits for the other nodes", "left": left, **alone})
-        recorded = Journal("attempt_ended", {"attempt": attempt.number, **end}), waits
-        return state, (Act.CONCLUDE_LOGS, *recorded, GangEnd(part))
-    recorded = Journal("ended", end), SetState({"state": name, "reason": reason, "left": left, **alone})
-    reported = SendClient("ended", {"state": name, "reason": reason}), Act.CLOSE_CLIENT, Act.UNLOCK
-    saved = Act.CONCLUDE_LOGS, SaveRecord(part)
-    return state._replace(final=True), (*saved, *recorded, *reported, GangEnd(part))
+    attempt, effects, left = run.attempt, run.effects, list(run.state.leftovers)
+    change: StateChange = {"left": left}
+    if "alone" in part:
+        change["alone"] = part["alone"]
+    run.change(phase=Phase.ENDED)
+    if run.state.restartable and (attempt.observed.started or not attempt.is_first):
+        effects.conclude_logs()
+        end = describe_end_here(run, part["state"], part["reason"])
+        effects.journal("attempt_ended", {"attempt": attempt.number, **end})
+        effects.set_state({"state": "WAITING", "reason": "waits for the other nodes", **change})
+    else:
+        run.replace(final=True)
+        effects.conclude_logs()
+        effects.save_record(part)
+        record_end(run, (part["state"], part["reason"]), change)
+    effects.report_end(part)
+
+
+def describe_end_here(run: Run, state: StateName, reason: str) -> JournalFacts:
+    """Return what the journal has of an end."""
+    signalled, left = list(run.attempt.signalled), list(run.state.leftovers)
+    return {"state": state, "reason": reason, "ended": signalled, "left": left}
+
+
+def record_end(run: Run, end: Tuple[StateName, str], change: StateChange, *, roster: bool = False) -> None:
+    """Record the end of the run on this node, its state and the reason, and release what it held."""
+    state, reason = end
+    run.effects.journal("ended", describe_end_here(run, state, reason))
+    run.effects.set_state({"state": state, "reason": reason, **change}, roster=roster)
+    run.effects.send_client("ended", {"state": state, "reason": reason})
+    run.effects.close_client()
+    run.effects.unlock()
 
 
 # further attempts
 
 
-def on_gang_reported(state: RunState, _: Notice) -> Step:
+def on_gang_reported(run: Run) -> None:
     """See whether this node could go on, unless the gang has decided at once that none does."""
-    return state, () if state.final else (Act.AWAIT_CLEARED,)
+    if not run.state.final:
+        run.effects.await_cleared()
 
 
-def on_cleared(state: RunState, event: events.Cleared) -> Step:
-    """Report that nothing of the attempt is left, or why this node can take part in no other."""
-    if state.final:
-        return state, ()
-    unfit = state.agent_lost_reason
-    if not unfit and state.leftovers:
-        unfit = "%d processes could not be ended" % len(state.leftovers)
-    if not unfit and event.memory_held:
+def on_cleared(run: Run, *, memory_held: bool, progress: Optional[bool]) -> None:
+    """Report that nothing of the attempt is left, or why this node can take part in no other.
+
+    `memory_held`: the memory of the GPUs will not become free; `progress`: None if it is not known.
+    """
+    if run.state.final:
+        return
+    unfit = run.state.agent_lost_reason
+    if not unfit and run.state.leftovers:
+        unfit = "%d processes could not be ended" % len(run.state.leftovers)
+    if not unfit and memory_held:
         unfit = "the memory of its GPUs is still in use"
-    return state, (GangCleared(unfit, event.progress),)
+    run.effects.gang.on_cleared(unfit, progress)
 
 
-def on_paused(state: RunState, event: events.Paused) -> Step:
-    """Record the attempt that ended, and that another one follows."""
-    entry = event.entry
-    part = None if state.attempt.idle else state.part
-    pausing = Journal(
-        "pausing", {"attempt": entry["attempt"], "reason": entry["text"], "seconds": event.seconds}
-    )
-    earlier = [other for other in event.attempts if other["attempt"] != entry["attempt"]]
+def on_paused(
+    run: Run,
+    *,
+    entry: AttemptEnd,
+    seconds: float,
+    text: str,
+    attempts: List[AttemptRecord],
+    ranks: Dict[str, RankRecord],
+) -> None:
+    """Record the attempt that ended, and that another one follows; `attempts` are those on record."""
+    part = None if run.attempt.idle else run.state.part
     last: AttemptRecord = {
         "attempt": entry["attempt"],
         "began": entry["began"],
@@ -478,31 +534,33 @@ def on_paused(state: RunState, event: events.Paused) -> Step:
         "node": entry["node"],
         "text": entry["text"],
         "progress": entry["progress"],
-        "ranks": event.ranks,
+        "ranks": ranks,
     }
-    waits: StateChange = {"state": "WAITING", "reason": event.text, "attempts": [*earlier, last]}
-    return state, (pausing, SetState(waits, roster=True))
+    earlier = [other for other in attempts if other["attempt"] != entry["attempt"]]
+    facts: JournalFacts = {"attempt": entry["attempt"], "reason": entry["text"], "seconds": seconds}
+    run.effects.journal("pausing", facts)
+    run.effects.set_state({"state": "WAITING", "reason": text, "attempts": [*earlier, last]}, roster=True)
 
 
-def on_concluded(state: RunState, event: events.Concluded) -> Step:
+def on_concluded(run: Run, end: RestartsEnd) -> None:
     """Record the end: the last attempt's as this node saw it, unless it has come about in between."""
-    if state.final:
-        return state, ()
-    name, reason = own_end(state, event.end.get("state"), str(event.end.get("reason") or ""))
-    account: JournalFacts = {"ended": list(state.attempt.signalled), "left": list(state.leftovers)}
-    recorded = (
-        Journal("ended", {"state": name, "reason": reason, **account}),
-        SetState({"state": name, "reason": reason, "gave_up": event.end.get("gave_up")}, roster=True),
-    )
-    reported = SendClient("ended", {"state": name, "reason": reason}), Act.CLOSE_CLIENT, Act.UNLOCK
-    return state._replace(final=True), (*recorded, *reported)
+    if run.state.final:
+        return
+    here = own_end(run.state, end.get("state"), str(end.get("reason") or ""))
+    run.replace(final=True)
+    record_end(run, here, {"gave_up": end.get("gave_up")}, roster=True)
 
 
 def own_end(state: RunState, given: Optional[EndState], reason: str) -> Tuple[StateName, str]:
-    """Say how the run ended for this node."""
+    """Return how the run ended for this node."""
     idle = state.attempt.idle
     if given and (state.agent_lost_reason or not idle):
         return given, reason
     if state.part is not None:  # of an earlier attempt, where this node was fit for no other
         return state.part["state"], state.part["reason"]
     return ("SUCCEEDED", NOT_NEEDED) if idle else ("FAILED", "the run ended before this node's part did")
+
+
+def on_gang_done(run: Run) -> None:
+    """End the agent: nothing of the gang is left to wait for."""
+    run.effects.leave()

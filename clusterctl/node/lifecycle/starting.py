@@ -1,34 +1,28 @@
-"""Transitions up to GO, and until torchrun listens; pure."""
+"""Rules up to GO, and until torchrun listens; pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Optional
 
+from ...protocol.exit_status import describe_end
 from ..gang.timeouts import READY_LIMIT
 from ..state.run_record import time_to_prepare
-from . import events
-from .actions import (
-    Act,
-    Action,
-    AwaitListener,
-    BeginAttempt,
-    CancelTimer,
-    Journal,
-    OpenPorts,
-    Report,
-    SendClient,
-    SendGo,
-    SetState,
-    StartGate,
-    StartHelper,
-    StartTimer,
+from .effects import Run
+from .ending import (
+    abort_start,
+    fail,
+    on_cancelled,
+    on_tick,
+    on_time_is_up,
+    report,
+    stop_servants,
 )
-from .ending import Step, abort_start, fail, join_steps, stop_servants, tick
-from .events import Notice
-from .state import Phase, RunState, new_attempt
+from .state import AttemptState, Phase, new_attempt
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import StartFailure, StateChange, TorchrunRecord
+    from ...protocol.messages.files import Spec, StartFailure, StateChange, TorchrunRecord
+    from ...protocol.ranks import NodeRank
 
 PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
 
@@ -36,299 +30,354 @@ PORT_TRIES = 3  # ports that torchrun may find taken by another process before t
 # environment, gate, `before`
 
 
-def on_doing(state: RunState, event: events.Doing) -> Step:
+def on_doing(run: Run, text: str) -> None:
     """Report which command of `setup` or `before` runs."""
-    return state, (Report("doing", {"text": event.text}),)
+    report(run, "doing", {"text": text})
 
 
-def on_prepared(state: RunState, _: Notice) -> Step:
-    """Begin to start up; a spare only listens."""
-    attempt = state.attempt
+def on_prepared(run: Run) -> None:
+    """Begin to start up, once the client has sent its secrets; a spare only listens."""
+    attempt = run.attempt
+    if run.state.restartable and not attempt.idle:
+        run.effects.start_progress()
     hold = attempt.spec["node_rank"] == 0 and not attempt.idle
-    progress = (Act.START_PROGRESS,) if state.restartable and not attempt.idle else ()
-    return state, (*progress, OpenPorts(hold, attempt.is_first))
+    run.effects.open_ports(hold=hold, gang=attempt.is_first)
 
 
-def on_ports_opened(state: RunState, event: events.PortsOpened) -> Step:
-    """Start the gate, unless its environment has to be made first."""
-    state = state.change(has_environment=event.has_environment, held_port=event.port)
-    return (state, (StartGate(),)) if event.has_environment else announce_start(state, None)
+def on_ports_opened(run: Run, *, has_environment: bool, port: Optional[int], locked: bool) -> None:
+    """Start the gate, unless its environment has to be made first; a spare is ready to be called in."""
+    run.change(has_environment=has_environment)
+    if run.attempt.idle:
+        run.change(announced=True)
+        if locked:
+            run.effects.set_state({"state": "WAITING", "reason": "spare"})
+        report_setup(run)
+        report(run, "started", {})
+        return
+    run.change(held_port=port)
+    if has_environment:
+        run.processes.start_gate()
+    else:
+        announce_start(run, None)
 
 
-def on_spare_listens(state: RunState, event: events.PortsOpened) -> Step:
-    """A spare is ready to be called in, with nothing started."""
-    state = state.change(has_environment=event.has_environment, announced=True)
-    waiting = (SetState({"state": "WAITING", "reason": "spare"}),) if event.locked else ()
-    return state, (*waiting, *report_setup(state), Report("started", {}))
+def on_gate_started(
+    run: Run,
+    *,
+    entry: Optional[TorchrunRecord],
+    port: Optional[int] = None,
+    method: str = "",
+    text: str = "",
+) -> None:
+    """Go on with what comes after the gate, or end it if the end came while it was started.
+
+    `port` is the new master port after one that was taken. `method`: forked from a warm server, or not although there
+    was one, and why; empty where there was none.
+    """
+    run.change(torchrun_runs=True)
+    if run.phase is Phase.ENDING:
+        run.effects.set_state({"torchrun": entry})
+        on_tick(run)
+        return
+    if port is not None:
+        run.change(held_port=port, port=port)
+    run.effects.set_state({"torchrun": entry})
+    if method:
+        run.effects.journal("warm", {"method": method, "text": text})
+    if port is not None:
+        return
+    if not run.attempt.announced:
+        announce_start(run, entry)
+    elif not run.attempt.is_first:
+        start_before(run)
 
 
-def on_gate_started(state: RunState, event: events.GateStarted) -> Step:
-    """Go on with what comes after the gate."""
-    port = state.attempt.held_port if event.port is None else event.port
-    state = state.change(torchrun_runs=True, held_port=port)
-    warm = (Journal("warm", {"method": event.method, "text": event.text}),) if event.method else ()
-    step: Step = state, (SetState({"torchrun": event.entry}), *warm)
-    if event.port is not None:
-        return state.change(port=event.port), step[1]
-    if not state.attempt.announced:
-        return join_steps(step, lambda state: announce_start(state, event.entry))
-    return step if state.attempt.is_first else join_steps(step, start_before)
-
-
-def on_gate_too_late(state: RunState, event: events.GateStarted) -> Step:
-    """The end came while the gate was started."""
-    started = SetState({"torchrun": event.entry})
-    return join_steps((state.change(torchrun_runs=True), (started,)), tick)
-
-
-def report_setup(state: RunState) -> Tuple[Action, ...]:
+def report_setup(run: Run) -> None:
     """Report whether the environment is there, where the job has one."""
-    return (
-        (Report("setup", {"made": state.attempt.has_environment}),) if state.attempt.spec.get("setup") else ()
-    )
+    if run.attempt.spec.get("setup"):
+        report(run, "setup", {"made": run.attempt.has_environment})
 
 
-def announce_start(state: RunState, torchrun: Optional[TorchrunRecord]) -> Step:
+def announce_start(run: Run, torchrun: Optional[TorchrunRecord]) -> None:
     """Report the start; after the first attempt no client has to bring anything."""
-    attempt = state.attempt
-    started = Report("started", torchrun or {})
-    port = (Report("port", {"port": attempt.held_port}),) if attempt.held_port is not None else ()
-    step: Step = state.change(announced=True), (*report_setup(state), started, *port)
-    if attempt.is_first:
-        return step
-    return join_steps(step, start_before if attempt.has_environment else start_setup)
+    run.change(announced=True)
+    report_setup(run)
+    report(run, "started", torchrun or {})
+    if run.attempt.held_port is not None:
+        report(run, "port", {"port": run.attempt.held_port})
+    if not run.attempt.is_first:
+        (start_before if run.attempt.has_environment else on_setup_ordered)(run)
 
 
-def on_setup_ordered(state: RunState, _: Notice) -> Step:
-    """The client has sent what the environment is made of."""
-    return start_setup(state)
+def on_setup_ordered(run: Run) -> None:
+    """Make the environment, once: the client has sent what it is made of."""
+    if not run.attempt.helper and run.attempt.spec.get("setup"):
+        run.change(helper="setup")
+        run.effects.journal("setup", {})
+        run.effects.set_state({"reason": "setup"})
+        run.processes.start_helper("setup")
 
 
-def start_setup(state: RunState) -> Step:
-    """Make the environment, once."""
-    if state.attempt.helper or not state.attempt.spec.get("setup"):
-        return state, ()
-    actions = Journal("setup", {}), SetState({"reason": "setup"}), StartHelper("setup")
-    return state.change(helper="setup"), actions
-
-
-def on_setup_made(state: RunState, _: Notice) -> Step:
+def on_setup_made(run: Run) -> None:
     """Start the gate in the environment."""
-    state = state.change(helper="", has_environment=True)
-    done = SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {})
-    return state, done if state.attempt.idle else (*done, StartGate())
+    run.change(helper="", has_environment=True)
+    run.effects.set_state({"reason": ""})
+    run.effects.journal("setup_done", {})
+    report(run, "environment", {})
+    if not run.attempt.idle:
+        run.processes.start_gate()
 
 
-def on_before_ordered(state: RunState, _: Notice) -> Step:
-    """The client has sent the code."""
-    return start_before(state)
-
-
-def start_before(state: RunState) -> Step:
+def start_before(run: Run) -> None:
     """Run the commands of `before`, once."""
-    if state.attempt.helper or not state.attempt.before_pending:
-        return state, ()
-    return state.change(helper="before", before_started=True), (Journal("before", {}), StartHelper("before"))
+    if not run.attempt.helper and run.attempt.before_pending:
+        run.change(helper="before", before_started=True)
+        run.effects.journal("before", {})
+        run.processes.start_helper("before")
 
 
-def on_before_done(state: RunState, _: Notice) -> Step:
-    """Then only the gate may have to be waited for."""
-    return report_ready(state.change(helper="", before_pending=False))
+def on_before_ordered(run: Run) -> None:
+    """Run the commands of `before`: the client has sent the code."""
+    start_before(run)
 
 
-def on_helper_failed(state: RunState, event: events.HelperFailed) -> Step:
-    """Give up the start."""
-    return abort_start(state, "setup_failed", event.reason, event.facts)
+def on_before_done(run: Run) -> None:
+    """Report that this node is ready, unless the gate is not."""
+    run.change(helper="", before_pending=False)
+    report_ready(run)
 
 
-def on_step_failed(state: RunState, event: events.StepFailed) -> Step:
-    """Give up the start, and report why there will be no run."""
-    facts: StartFailure = {"text": event.text, "code": event.code}
-    if event.in_environment:
+def on_helper_failed(run: Run, reason: str, facts: StartFailure) -> None:
+    """Give up the start: the environment could not be made, or a command of `before` failed."""
+    abort_start(run, "setup_failed", reason, facts)
+
+
+def on_step_failed(run: Run, *, reason: str, text: str, code: str, in_environment: bool) -> None:
+    """Give up the start after the error of one of its steps, and report why there will be no run."""
+    facts: StartFailure = {"text": text, "code": code}
+    if in_environment:
         facts["environment"] = True
-    return abort_start(state, "gate_failed", event.reason, facts)
+    abort_start(run, "gate_failed", reason, facts)
 
 
 # GO
 
 
-def on_gate_ready(state: RunState, event: events.GateReady) -> Step:
-    """Then only `before` may have to be waited for."""
-    return report_ready(state.change(gate=event.torch))
+def on_gate_ready(run: Run, torch: str) -> None:
+    """Report that this node is ready, unless `before` is not; `torch` is the version that the gate has imported."""
+    run.change(gate=torch)
+    report_ready(run)
 
 
-def report_ready(state: RunState) -> Step:
+def report_ready(run: Run) -> None:
     """Report it once when nothing more has to be waited for but GO."""
-    torch = state.attempt.gate
-    if torch is None or state.attempt.before_pending:
-        return state, ()
-    ready = Journal("ready", {"torch": torch}), Report("ready", {"torch": torch})
-    step: Step = state.change(phase=Phase.READY), ready
-    return step if state.attempt.port is None else join_steps(step, start_torchrun)
+    torch = run.attempt.gate
+    if torch is None or run.attempt.before_pending:
+        return
+    run.change(phase=Phase.READY)
+    run.effects.journal("ready", {"torch": torch})
+    report(run, "ready", {"torch": torch})
+    if run.attempt.port is not None:
+        start_torchrun(run)
 
 
-def on_client_go(state: RunState, event: events.ClientGo) -> Step:
-    """Let the first attempt go; a spare's GO may come after the gang has called it in."""
-    if not state.attempt.is_first:
-        return state, (SendClient("go_received", {}), Act.CLOSE_CLIENT)
-    return receive_go(state.change(port=event.port))
+def on_client_go(run: Run, port: int) -> None:
+    """Give GO to the first attempt; that of a spare, which the gang may have called in already, is for the others."""
+    if not run.attempt.is_first:
+        run.effects.send_client("go_received", {})
+        run.effects.close_client()
+    elif run.phase is Phase.IDLE:
+        run.change(phase=Phase.SPARE)
+        run.observe(started=True)
+        run.effects.cancel_timer("go")
+        report(run, "go_received", {})
+        run.effects.gang.on_go()
+        run.effects.close_client()
+    else:
+        run.change(port=port)
+        receive_go(run)
 
 
-def on_spare_go(state: RunState, _: events.ClientGo) -> Step:
-    """GO came for the others, and this node is a spare."""
-    state = state.change(phase=Phase.SPARE).observe(started=True)
-    return state, (CancelTimer("go"), Report("go_received", {}), Act.GANG_GO, Act.CLOSE_CLIENT)
+def on_gang_go(run: Run, address: str, port: int) -> None:
+    """Give GO to a later attempt; the master may not be the first node."""
+    run.change(port=port, address=address or run.attempt.address)
+    receive_go(run)
 
 
-def on_gang_go(state: RunState, event: events.GangGo) -> Step:
-    """Let a later attempt go; the master may not be the first node."""
-    return receive_go(state.change(port=event.port, address=event.address or state.attempt.address))
+def receive_go(run: Run) -> None:
+    """Start torchrun; a GO that comes before the gate is ready waits for it."""
+    if run.phase is Phase.READY:
+        start_torchrun(run)
 
 
-def receive_go(state: RunState) -> Step:
-    """A GO that comes before the gate is ready waits for it."""
-    return start_torchrun(state) if state.phase is Phase.READY else (state, ())
-
-
-def start_torchrun(state: RunState) -> Step:
-    """Let the gate become torchrun; node 0 then waits until it listens."""
-    attempt = state.attempt
-    address, port, master = attempt.address, int(attempt.port or 0), f"{attempt.address}:{attempt.port}"
-    state = state.change(phase=Phase.RUNNING).observe(started=True)
-    actions: Tuple[Action, ...] = (CancelTimer("go"),)
+def start_torchrun(run: Run) -> None:
+    """Make the gate become torchrun; node 0 then waits until it listens."""
+    attempt, effects = run.attempt, run.effects
+    port, master = int(attempt.port or 0), f"{attempt.address}:{attempt.port}"
+    run.change(phase=Phase.RUNNING)
+    run.observe(started=True)
+    effects.cancel_timer("go")
     if attempt.held_port is not None and not attempt.spec["module"]:
         # the program may bind the port in a way that allows no other holder
-        state, actions = state.change(held_port=None), (*actions, Act.RELEASE_PORT)
-    actions += (
-        SendGo(address, port),
-        SetState({"state": "RUNNING", "reason": "", "master": master}),
-        Journal("go_received", {"master": master}),
-        Report("go_received", {}),
-        Act.GANG_GO,
-    )
-    if state.attempt.held_port is not None:
-        return state.change(awaits_listener=True), (*actions, AwaitListener(port))
-    return join_steps((state, actions), start_time_limit, lambda state: (state, (Act.CLOSE_CLIENT,)))
-
-
-def start_time_limit(state: RunState) -> Step:
-    """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
-    state = state.change(began=state.time)
-    limit = state.attempt.spec.get("time_limit") or None
-    return (state, ()) if state.began is not None else count_time(state, limit)
-
-
-def count_time(state: RunState, seconds: Optional[float]) -> Step:
-    """End the run in so many seconds, whichever attempt it is at then."""
-    limit = () if seconds is None else (StartTimer("time limit", seconds, Notice.TIME_IS_UP),)
-    return state._replace(began=state.time), (SetState({"began": state.time}), *limit)
-
-
-def on_listened(state: RunState, event: events.Listened) -> Step:
-    """Report what became of the master port; the client has no more to wait for."""
-    port = state.attempt.port
-    step = start_time_limit(state.change(awaits_listener=False))
-    if event.listens:
-        outcome: Tuple[Action, ...] = (
-            Journal("listening", {"port": port}),
-            Report("listening", {"port": port}),
-        )
+        run.change(held_port=None)
+        run.processes.release_port()
+    run.change(awaits_listener=run.attempt.held_port is not None)
+    run.processes.send_go(attempt.address, port)
+    effects.set_state({"state": "RUNNING", "reason": "", "master": master})
+    effects.journal("go_received", {"master": master})
+    report(run, "go_received", {})
+    effects.gang.on_go()
+    if run.attempt.awaits_listener:
+        run.processes.await_listener(port)
     else:
-        taken = "EADDRINUSE" in event.text
-        outcome = (Report("failed", {"text": event.text, "port_taken": taken}),)
-    return step[0], (*step[1], *outcome, Act.CLOSE_CLIENT)
+        start_time_limit(run)
+        effects.close_client()
 
 
-def can_retry(state: RunState, event: events.TorchrunExited) -> bool:
+def start_time_limit(run: Run) -> None:
+    """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
+    run.change(began=run.state.time)
+    if run.state.began is None:
+        count_time(run, run.attempt.spec.get("time_limit") or None)
+
+
+def count_time(run: Run, seconds: Optional[float]) -> None:
+    """End the run in so many seconds, whichever attempt it is at then."""
+    run.replace(began=run.state.time)
+    run.effects.set_state({"began": run.state.time})
+    if seconds is not None:
+        run.effects.start_timer("time limit", seconds, partial(on_time_is_up))
+
+
+def on_listened(run: Run, *, listens: bool, text: str) -> None:
+    """Report whether torchrun listens on the master port, or what it printed; the client has no more to wait for."""
+    port = run.attempt.port
+    run.change(awaits_listener=False)
+    start_time_limit(run)
+    if listens:
+        run.effects.journal("listening", {"port": port})
+        report(run, "listening", {"port": port})
+    else:
+        report(run, "failed", {"text": text, "port_taken": is_port_taken(text)})
+    run.effects.close_client()
+
+
+def is_port_taken(text: str) -> bool:
+    """Whether torchrun has printed that its port is in use."""
+    return "EADDRINUSE" in text
+
+
+def can_retry(attempt: AttemptState, text: str, *, has_workers: bool) -> bool:
     """Whether another process took the master port between our holding it and torchrun's use of it.
 
     The other nodes have not got GO yet, so the port is known nowhere else.
     """
-    attempt = state.attempt
-    waits = attempt.held_port is not None and attempt.awaits_listener and not event.has_workers
+    waits = attempt.held_port is not None and attempt.awaits_listener and not has_workers
     is_free = waits and not attempt.has_cause and attempt.ports_tried < PORT_TRIES
-    return is_free and "EADDRINUSE" in event.text
+    return is_free and is_port_taken(text)
 
 
-def retry_with_another_port(state: RunState) -> Step:
-    """Start the gate again, and let it go when it is ready."""
-    attempt = state.attempt
-    again = attempt._replace(
+def retry_with_another_port(run: Run) -> None:
+    """Start the gate again, and give it GO when it is ready."""
+    attempt = run.attempt
+    run.change(
         phase=Phase.PREPARING,
         gate=None,
         awaits_listener=False,
         torchrun_runs=False,
         ports_tried=attempt.ports_tried + 1,
-        observed=attempt.observed._replace(started=False),
     )
-    taken = Journal("port_taken", {"port": attempt.port}), SetState({"state": "PREPARING"})
-    return state._replace(attempt=again), (Act.RELEASE_PORT, *taken, StartGate(other_port=True))
+    run.observe(started=False)
+    run.processes.release_port()
+    run.effects.journal("port_taken", {"port": attempt.port})
+    run.effects.set_state({"state": "PREPARING"})
+    run.processes.start_gate(other_port=True)
 
 
 # torchrun has ended: too early, or after the job
 
 
-def on_torchrun_exited(state: RunState, event: events.TorchrunExited) -> Step:
-    """End the processes that it left, unless another port may help."""
-    if can_retry(state, event):
-        return retry_with_another_port(state)
-    state = state.observe(exit=event.exit, signal=event.signal).change(torchrun_runs=False)
-    step: Step = state, (SetState({"torchrun": event.entry}),)
-    observed = state.attempt.observed
-    if observed.started:
-        exited = Journal("torchrun_exited", {"exit": event.exit, "signal": event.signal})
-        step = state, (*step[1], exited)
-        follow = stop_servants if event.exit == 0 else lambda state: torchrun_failed(state, event)
-        step = join_steps(step, follow)
-        if step[0].attempt.held_failure and not step[0].attempt.has_cause:
-            return step
-    elif not state.attempt.has_cause and observed.gate_failed is None:
-        return join_steps(step, lambda state: gate_failed(state, event))
-    if state.attempt.awaits_listener:
+def on_torchrun_exited(
+    run: Run,
+    *,
+    entry: TorchrunRecord,
+    text: str,
+    has_workers: bool,
+    unseen_failure: str,
+    in_environment: bool,
+) -> None:
+    """End the processes that the gate or torchrun has left, unless another port may help.
+
+    `text`: what it printed last, or why the gate failed; `unseen_failure`: of a worker whose end only torchrun saw.
+    """
+    if can_retry(run.attempt, text, has_workers=has_workers):
+        retry_with_another_port(run)
+        return
+    exit_code, signal = entry["exit"], entry["signal"]
+    run.observe(exit=exit_code, signal=signal)
+    run.change(torchrun_runs=False)
+    run.effects.set_state({"torchrun": entry})
+    if run.attempt.observed.started:
+        run.effects.journal("torchrun_exited", {"exit": exit_code, "signal": signal})
+        if exit_code == 0:
+            stop_servants(run)
+        else:
+            torchrun_failed(run, unseen_failure)
+        if run.attempt.held_failure and not run.attempt.has_cause:
+            return
+    elif not run.attempt.has_cause and run.attempt.observed.gate_failed is None:
+        gate_failed(run, text, in_environment=in_environment)
+        return
+    if run.attempt.awaits_listener:
+        run.processes.release_port()
         # one that has started workers has listened, however short: their end is how the run went
-        listened = events.Listened(event.exit == 0 or event.has_workers, event.text)
-        step = step[0], (*step[1], Act.RELEASE_PORT)
-        step = join_steps(step, lambda state: on_listened(state, listened))
-    return join_steps(step, tick)
+        on_listened(run, listens=exit_code == 0 or has_workers, text=text)
+    on_tick(run)
 
 
-def torchrun_failed(state: RunState, event: events.TorchrunExited) -> Step:
+def torchrun_failed(run: Run, unseen_failure: str) -> None:
     """Take a worker whose end was not seen as the cause, or torchrun; one that was killed left its workers for us."""
-    reason = f"torchrun {event.ending}"
-    is_cause = not state.attempt.has_cause and not event.unseen_failure
-    if is_cause and event.signal is not None:
-        killed = {"rank": None, "reason": reason, "time": state.time}
-        state = state.change(torchrun_killed=killed)
-    return fail(state, event.unseen_failure or reason)
+    observed = run.attempt.observed
+    reason = f"torchrun {describe_end(observed.exit, observed.signal)}"
+    if observed.signal is not None and not run.attempt.has_cause and not unseen_failure:
+        run.change(torchrun_killed={"rank": None, "reason": reason, "time": run.state.time})
+    fail(run, unseen_failure or reason)
 
 
-def gate_failed(state: RunState, event: events.TorchrunExited) -> Step:
-    """The gate has ended before GO."""
-    ending = f"{state.attempt.spec['python']} {event.ending} before it was ready"
-    reason = event.text.strip().rpartition("\n")[2] or ending
-    return on_step_failed(state, events.StepFailed(reason, event.text or ending, "", event.in_environment))
+def gate_failed(run: Run, text: str, *, in_environment: bool) -> None:
+    """Give up the start: the gate has ended before GO."""
+    observed = run.attempt.observed
+    ending = (
+        f"{run.attempt.spec['python']} {describe_end(observed.exit, observed.signal)} before it was ready"
+    )
+    reason = text.strip().rpartition("\n")[2] or ending
+    on_step_failed(run, reason=reason, text=text or ending, code="", in_environment=in_environment)
 
 
 # further attempts
 
 
-def on_attempt_called(state: RunState, event: events.AttemptCalled) -> Step:
-    """Begin another attempt, with the node rank that the gang gives, or none."""
-    spec, first, idle = event.spec, state.attempt, event.node_rank is None
-    called = Journal("attempt", {"attempt": spec["attempt"], "node_rank": event.node_rank})
+def on_attempt_called(
+    run: Run, *, spec: Spec, node_rank: Optional[NodeRank], time_left: Optional[float]
+) -> None:
+    """Begin another attempt, with the node rank that the gang gives, or none.
+
+    `time_left`: of the job's limit, where it has not been counted here.
+    """
+    first, idle, effects = run.attempt.spec, node_rank is None, run.effects
     begun: StateChange = {"attempt": spec["attempt"], "node_rank": spec["node_rank"]}
     begun.update({"ranks": {}, "torchrun": None, "master": None})
-    written = SetState(begun, roster=True)
-    # a spare may be called in before the client's GO has come to it
-    step: Step = state, (called, CancelTimer("go"), written)
-    if event.time_left is not None and state.began is None:
-        step = join_steps(step, lambda state: count_time(state, event.time_left))
-    state, actions = step
-    attempt = new_attempt(spec, idle=idle, is_first=False)
-    state, actions = state._replace(attempt=attempt), (*actions, BeginAttempt(spec))
+    effects.journal("attempt", {"attempt": spec["attempt"], "node_rank": node_rank})
+    effects.cancel_timer("go")  # a spare may be called in before the client's GO has come to it
+    effects.set_state(begun, roster=True)
+    if time_left is not None and run.state.began is None:
+        count_time(run, time_left)
+    run.replace(attempt=new_attempt(spec, idle=idle, is_first=False))
+    effects.begin_attempt(spec)
     if idle:
-        return state, (*actions, SetState({"state": "WAITING", "reason": "spare"}))
-    limit = 2 * (READY_LIMIT + time_to_prepare(first.spec))
-    timeout = StartTimer("go", limit, events.Cancelled("no GO arrived"))
-    state = state._replace(part=None, leftovers=())
-    return join_steps((state, (*actions, timeout)), lambda state: on_prepared(state, Notice.PREPARED))
+        effects.set_state({"state": "WAITING", "reason": "spare"})
+        return
+    run.replace(part=None, leftovers=())
+    limit = 2 * (READY_LIMIT + time_to_prepare(first))
+    effects.start_timer("go", limit, partial(on_cancelled, reason="no GO arrived"))
+    on_prepared(run)

@@ -1,4 +1,4 @@
-"""What follows an event: the next state and actions. An event that is in no row for a phase changes nothing.
+"""In which phases a rule is followed. In a phase that is not in its row an event changes nothing.
 
 | from | to | when |
 |---|---|---|
@@ -14,15 +14,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
-from . import ending, events, starting
-from .actions import Act
-from .ending import Step
-from .events import Event, Notice
-from .state import Phase, RunState
+from . import ending, starting
+from .effects import Run
+from .state import Phase
 
-Transition = Callable[[RunState, Any], Step]
+if TYPE_CHECKING:
+    from .effects import Event
 
 ANY = tuple(Phase)
 SPARES = (Phase.IDLE, Phase.SPARE)
@@ -32,75 +31,60 @@ WAITS = (Phase.PREPARING, Phase.READY)
 RUNS = (Phase.RUNNING, Phase.ENDING)
 OVER = (Phase.AFTER, Phase.ENDED)
 
-
-def on_gang_done(state: RunState, _: Notice) -> Step:
-    """Nothing of the gang is left to wait for."""
-    return state, (Act.LEAVE,)
-
-
-EventKind = Union[Type[Any], Notice]
-
-ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
-    # event                 in these phases                    what follows
+PHASES: Dict[Callable[..., Any], Tuple[Phase, ...]] = {
     # the start
-    (Notice.PREPARED, (*SPARES, *START), starting.on_prepared),
-    (events.PortsOpened, START, starting.on_ports_opened),
-    (events.PortsOpened, SPARES, starting.on_spare_listens),
-    (events.GateStarted, START, starting.on_gate_started),
-    (events.GateStarted, (Phase.ENDING,), starting.on_gate_too_late),
-    (Notice.SETUP_ORDERED, STARTS, starting.on_setup_ordered),
-    (Notice.BEFORE_ORDERED, START, starting.on_before_ordered),
-    (events.Doing, ANY, starting.on_doing),
-    (Notice.SETUP_MADE, STARTS, starting.on_setup_made),
-    (Notice.BEFORE_DONE, START, starting.on_before_done),
-    (events.HelperFailed, (*STARTS, Phase.READY), starting.on_helper_failed),
-    (events.StepFailed, (*STARTS, Phase.READY), starting.on_step_failed),
-    (events.GateReady, START, starting.on_gate_ready),
+    starting.on_prepared: STARTS,
+    starting.on_ports_opened: STARTS,
+    starting.on_gate_started: (*START, Phase.ENDING),
+    starting.on_setup_ordered: STARTS,
+    starting.on_before_ordered: START,
+    starting.on_doing: ANY,
+    starting.on_setup_made: STARTS,
+    starting.on_before_done: START,
+    starting.on_helper_failed: (*STARTS, Phase.READY),
+    starting.on_step_failed: (*STARTS, Phase.READY),
+    starting.on_gate_ready: START,
     # GO
-    (events.ClientGo, (Phase.IDLE,), starting.on_spare_go),
-    (events.ClientGo, (*WAITS, *RUNS, *OVER, Phase.SPARE), starting.on_client_go),
-    (events.GangGo, WAITS, starting.on_gang_go),
-    (events.Listened, RUNS, starting.on_listened),
+    starting.on_client_go: ANY,
+    starting.on_gang_go: WAITS,
+    starting.on_listened: RUNS,
     # the job
-    (events.StartMethodChosen, RUNS, ending.on_start_method),
-    (events.WorkersStarted, RUNS, ending.on_workers_started),
-    (events.WorldSeen, RUNS, ending.on_world_seen),
-    (events.NestedFound, RUNS, ending.on_nested_found),
-    (events.NestedExited, RUNS, ending.on_nested_exited),
-    (events.RankExited, (*RUNS, *OVER), ending.on_rank_exited),
-    (events.RankStuck, (Phase.RUNNING,), ending.on_rank_stuck),
-    (events.Stalled, (Phase.RUNNING,), ending.on_stalled),
-    (events.TorchrunExited, (*WAITS, *RUNS, *OVER), starting.on_torchrun_exited),
+    ending.on_start_method: RUNS,
+    ending.on_workers_started: RUNS,
+    ending.on_world_seen: RUNS,
+    ending.on_nested_found: RUNS,
+    ending.on_nested_exited: RUNS,
+    ending.on_rank_exited: (*RUNS, *OVER),
+    ending.on_rank_stuck: (Phase.RUNNING,),
+    ending.on_stalled: (Phase.RUNNING,),
+    starting.on_torchrun_exited: (*WAITS, *RUNS, *OVER),
     # why it ends
-    (events.Cancelled, ANY, ending.on_cancelled),
-    (Notice.CLIENT_LEFT, ANY, ending.on_client_left),
-    (events.StopRequested, ANY, ending.on_stop_requested),
-    (events.StopOrdered, ANY, ending.on_stop_ordered),
-    (Notice.HELD_OVER, RUNS, ending.on_held_over),
-    (Notice.TIME_IS_UP, ANY, ending.on_time_is_up),
-    (Notice.GUARDIAN_LOST, ANY, ending.on_guardian_lost),
-    (events.AgentFailed, ANY, ending.on_agent_failed),
+    ending.on_cancelled: ANY,
+    ending.on_client_left: ANY,
+    ending.on_stop_requested: ANY,
+    ending.on_stop_ordered: ANY,
+    ending.on_held_over: RUNS,
+    ending.on_time_is_up: ANY,
+    ending.on_guardian_lost: ANY,
+    ending.on_agent_failed: ANY,
     # its processes are ended
-    (Notice.TICK, RUNS, ending.on_tick),
-    (events.Remaining, RUNS, ending.on_remaining),
-    (events.AllEnded, (Phase.AFTER,), ending.on_all_ended),
-    (events.PartBuilt, (Phase.AFTER,), ending.on_part_built),
-    (events.AfterEnded, (Phase.AFTER,), ending.on_after_ended),
-    (events.OutsideRead, (Phase.AFTER,), ending.on_outside_read),
+    ending.on_tick: RUNS,
+    ending.on_remaining: RUNS,
+    ending.on_all_ended: (Phase.AFTER,),
+    ending.on_part_built: (Phase.AFTER,),
+    ending.on_after_ended: (Phase.AFTER,),
+    ending.on_outside_read: (Phase.AFTER,),
     # what the gang decides then
-    (Notice.GANG_REPORTED, (Phase.ENDED,), ending.on_gang_reported),
-    (events.Cleared, (Phase.ENDED,), ending.on_cleared),
-    (events.Paused, ANY, ending.on_paused),
-    (events.AttemptCalled, ANY, starting.on_attempt_called),
-    (events.Concluded, ANY, ending.on_concluded),
-    (Notice.GANG_DONE, ANY, on_gang_done),
-]
-TABLE: Dict[Tuple[Phase, EventKind], Transition] = {
-    (phase, event): transition for event, phases, transition in ROWS for phase in phases
+    ending.on_gang_reported: (Phase.ENDED,),
+    ending.on_cleared: (Phase.ENDED,),
+    ending.on_paused: ANY,
+    starting.on_attempt_called: ANY,
+    ending.on_concluded: ANY,
+    ending.on_gang_done: ANY,
 }
 
 
-def transition(state: RunState, event: Event) -> Step:
-    """Return the next state and what is to be done."""
-    follow = TABLE.get((state.phase, event if isinstance(event, Notice) else type(event)))
-    return follow(state, event) if follow is not None else (state, ())
+def follow(run: Run, event: Event) -> None:
+    """Follow the rule of an event, if it counts in the phase of the run."""
+    if run.phase in PHASES[event.func]:
+        event(run)

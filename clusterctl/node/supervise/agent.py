@@ -1,4 +1,4 @@
-"""The run on this node: what arrives from client, guardian and kernel becomes events, what follows is performed."""
+"""The run on this node: what arrives from client, guardian and kernel becomes events, whose rules are followed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
@@ -15,10 +16,10 @@ from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import Gang, GangContext
 from ..gang.timeouts import beat_interval, overdue_after
-from ..lifecycle import events
-from ..lifecycle.events import Event
+from ..lifecycle import ending, starting
+from ..lifecycle.effects import Run
 from ..lifecycle.state import Phase, RunState, new_attempt
-from ..lifecycle.transitions import transition
+from ..lifecycle.transitions import follow
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyOrder, Secrets
     from ...protocol.messages.files import Spec
     from ..history.recorder import HistoryRecorder
+    from ..lifecycle.effects import Event
 
 
 def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
@@ -46,14 +48,11 @@ def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
-STOPPED_BY_SIGTERM = (
-    STOPPED_BY + "SIGTERM to the {process} on {node}"
-)  # that neither `stop` nor Slurm has sent
+# the reason of a stop that neither `stop` nor Slurm has asked for
+STOPPED_BY_SIGTERM = STOPPED_BY + "SIGTERM to the {process} on {node}"
 SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
 SIGNAL_WAIT = 0.2  # the same for a service manager, or the end of a login session
-HISTORY_AFTER = (
-    1.5  # seconds after which sampling begins: its import takes the workers of a warm node no time
-)
+HISTORY_AFTER = 1.5  # seconds until sampling begins: its import would delay the workers of a warm node
 
 
 class Descriptors(NamedTuple):
@@ -86,38 +85,52 @@ class Agent:
             self._loop,
             descriptors.control,
             self._on_frame,
-            lambda: self.post(events.Notice.CLIENT_LEFT),
+            lambda: self.post(partial(ending.on_client_left)),
         )
         self._record = Record(rundir, new_state(spec))
         self._halted = HaltedJournal(self._record)
-        locks = Locks(self._loop, spec, lambda: self.state.attempt.observed.started)
+        locks = Locks(self._loop, spec, lambda: self._run.attempt.observed.started)
         self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
-        self.state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
+        state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
         self._orders = (
-            GangOrders(spec, self._record, self.post, lambda: self.state) if spec.get("restart") else None
+            GangOrders(spec, self._record, self.post, lambda: self._run.state)
+            if spec.get("restart")
+            else None
         )
         self._warm = WarmServer(self._loop, self._record, spec, descriptors.warm)
-        site = Site(self._loop, self._record, rundir, {}, "", self.post, self._warm)
+        site = Site(self._loop, self._record, rundir, {}, "", self.post, self.post_end, self._warm)
         gang = Gang(self._gang_context(b""))
         self._executor = Executor(site, spec, self._client, self._locks, self._orders, gang)
+        self._run = Run(state, self._executor)
+
+    # events
 
     def post(self, event: Event) -> None:
-        """Let the state follow an event, and perform what comes of it; events that come of that wait their turn.
+        """Follow the rule of an event; events that come of that wait their turn."""
+        if self._held:
+            self._held.append(event)
+        else:
+            self._events.append(event)
+            self._release()
+
+    def post_end(self, event: Event, signal_number: Optional[int]) -> None:
+        """Follow the rule of the end of a worker or torchrun, which a signal may have ended.
 
         Slurm, a service manager or the end of a login session signals agent and workers at once. The end of a worker
         may be seen first, and would make the run FAILED: it waits a moment for the signal that explains it, with all
         that follows.
         """
-        is_stop = isinstance(event, (events.StopRequested, events.StopOrdered))
-        if self._held and not is_stop:
-            self._held.append(event)
-        elif is_sigterm(event) and self.state.phase is Phase.RUNNING:
+        if signal_number == signal.SIGTERM and self._run.phase is Phase.RUNNING and not self._held:
             self._held.append(event)
             wait = SLURM_SIGNAL_WAIT if self._spec.get("outside_stop") else SIGNAL_WAIT
             self._loop.after(wait, "outside stop", self._release)
         else:
-            self._events.append(event)
-            self._release()
+            self.post(event)
+
+    def post_stop(self, event: Event) -> None:
+        """Follow the rule of a stop, and then those of what was held back for it."""
+        self._events.append(event)
+        self._release()
 
     def _release(self) -> None:
         """Go on with what was held back, after a stop that has come since then."""
@@ -130,10 +143,8 @@ class Agent:
         self._busy = True
         try:
             while self._events:
-                now = self.state._replace(now=time.monotonic(), time=time.time())
-                self.state, actions = transition(now, self._events.popleft())
-                for action in actions:
-                    self._executor.perform(action, self.state)
+                self._run.replace(now=time.monotonic(), time=time.time())
+                follow(self._run, self._events.popleft())
         finally:
             self._busy = False
 
@@ -170,13 +181,13 @@ class Agent:
 
     def _pids(self) -> Dict[int, int]:
         """Give the pids of the ranks that live; another thread calls this."""
-        workers = list(self._executor.attempt.workers().values())
+        workers = list(self._executor.processes.workers().values())
         return {worker.rank: worker.identity.pid for worker in workers if not worker.ended}
 
     def _start_go_timeout(self) -> None:
         """Give the client time for GO, from now on."""
         limit = GO_LIMIT + time_to_prepare(self._spec)
-        self._loop.after(limit, "go", lambda: self.post(events.Cancelled("no GO arrived")))
+        self._executor.start_timer("go", limit, partial(ending.on_cancelled, reason="no GO arrived"))
 
     # what arrives
 
@@ -195,13 +206,14 @@ class Agent:
             if order["do"] == "join":
                 self._executor.gang.join(int(order["port"]))
         elif order["do"] == "setup":
-            self.post(events.Notice.SETUP_ORDERED)
+            self.post(partial(starting.on_setup_ordered))
         elif order["do"] == "before":
-            self.post(events.Notice.BEFORE_ORDERED)
+            self.post(partial(starting.on_before_ordered))
         elif order["do"] == "go":
-            self.post(events.ClientGo(int(order["master_port"])))
+            self.post(partial(starting.on_client_go, port=int(order["master_port"])))
         elif order["do"] == "cancel":
-            self.post(events.Cancelled(order.get("reason") or "cancelled before the start"))
+            reason = order.get("reason") or "cancelled before the start"
+            self.post(partial(ending.on_cancelled, reason=reason))
         elif order["do"] in ORDERS:
             self._locks.on_order(order["do"])
             self._start_go_timeout()
@@ -212,7 +224,7 @@ class Agent:
         self._locks.on_order("lock")
         gang = make_gang(self._gang_context(token.encode("utf-8")), self._orders)
         self._executor.prepare(secrets, token, gang)
-        self.post(events.Notice.PREPARED)
+        self.post(partial(starting.on_prepared))
 
     def _gang_context(self, token: bytes) -> GangContext:
         """Give what the gang may do here."""
@@ -221,18 +233,18 @@ class Agent:
             self._spec,
             token,
             self._client.send_event,
-            lambda order: self.post(events.StopOrdered(order)),
+            lambda order: self.post_stop(partial(ending.on_stop_ordered, order=order)),
             self._record.save_gang_record,
-            lambda: self.post(events.Notice.GANG_DONE),
-            lambda: self._executor.attempt.stall.quiet,
+            lambda: self.post(partial(ending.on_gang_done)),
+            lambda: self._executor.processes.stall.quiet,
             self._on_quiet,
             lambda clocks: self._record.set({"clocks": clocks}),
         )
 
     def _on_quiet(self, seconds: float) -> None:
         """Pass on for how long no rank of the whole run has made progress."""
-        if self.state.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
-            self._executor.attempt.stall.on_gang_quiet(seconds)
+        if self._run.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
+            self._executor.processes.stall.on_gang_quiet(seconds)
 
     def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
@@ -240,20 +252,20 @@ class Agent:
             self._stop("guardian")
             return
         self._loop.unwatch(self._descriptors.orders)
-        self.post(events.Notice.GUARDIAN_LOST)
+        self.post(partial(ending.on_guardian_lost))
 
     def _on_signals(self, signal_numbers: bytes) -> None:
         """Serve signals."""
         if signal.SIGTERM in signal_numbers:
             self._stop("agent")
         for pid, status in reap():
-            self._executor.attempt.on_child_exit(pid, status)
+            self._executor.processes.on_child_exit(pid, status)
 
     def _stop(self, signalled: str) -> None:
         """End the run because this process of it received SIGTERM, perhaps after keeping where the ranks are."""
         request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
-        if request.flag("dump") and self.state.attempt.phase is Phase.RUNNING and not self.state.stops:
-            self._executor.attempt.stall.keep("stop", lambda: self._post_stop(request, signalled))
+        if request.flag("dump") and self._run.phase is Phase.RUNNING and not self._run.state.stops:
+            self._executor.processes.stall.keep("stop", lambda: self._post_stop(request, signalled))
         else:
             self._post_stop(request, signalled)
 
@@ -266,16 +278,16 @@ class Agent:
         }
         grace = float(without_request["grace"]) if requested_grace is None else requested_grace
         order = StopOrder(request.text("reason", LONGEST_REASON) or without_request["reason"], grace)
-        self.post(events.StopRequested(order))
+        self.post_stop(partial(ending.on_stop_requested, order=order))
 
     def _on_error(self, error: Exception) -> None:
         """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
         self._loop.report(error)
-        if not can_end_in_order(self.state, recorded=self._record.state["state"] in FINAL):
+        if not can_end_in_order(self._run.state, recorded=self._record.state["state"] in FINAL):
             raise error
         reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
         self._loop.after(overdue_after(self._spec, 0.0), "collapse", lambda: reraise(error))
-        self._events.appendleft(events.AgentFailed(reason))
+        self._events.appendleft(partial(ending.on_agent_failed, reason=reason))
         self._follow_events()
 
     def _beat(self) -> None:
@@ -286,17 +298,12 @@ class Agent:
         with suppress(OSError):
             os.write(self._descriptors.beats, b".")
         self._executor.gang.beat()
-        self._executor.attempt.scan_output()
+        self._executor.processes.scan_output()
         self._halted.scan()
         self._record.flush()
         if not self._is_removed and not os.path.isdir(self._rundir):
             self._is_removed = True  # nothing of it can be recorded or followed any more
-            self.post(events.AgentFailed("the directory of the run was removed"))
-
-
-def is_sigterm(event: Event) -> bool:
-    """Return whether a worker or torchrun was ended by a SIGTERM."""
-    return isinstance(event, (events.RankExited, events.TorchrunExited)) and event.signal == signal.SIGTERM
+            self.post(partial(ending.on_agent_failed, reason="the directory of the run was removed"))
 
 
 def next_beat(due: float, now: float, interval: float) -> float:

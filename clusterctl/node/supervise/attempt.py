@@ -1,20 +1,20 @@
-"""The processes, ports and files of one attempt: performs what actions name, and posts what it saw; decides nothing."""
+"""The processes, ports and files of one attempt: acts on them, and posts what it saw; decides nothing."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Set
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
-from ...protocol.exit_status import describe_end
 from ...protocol.messages.stop_kinds import DONE
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import STDERR_LOG, RunPaths
 from ...protocol.states import SUCCEEDED
-from ..lifecycle import events
-from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
-from ..lifecycle.events import Event
+from ..lifecycle import ending, starting
+from ..lifecycle.effects import Processes
 from ..lifecycle.state import AttemptState
 from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop, call_in_thread
@@ -24,7 +24,7 @@ from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..sync.outside_files import summarise
 from .evidence import Evidence
-from .gate_process import GateProcess
+from .gate_process import GateEvents, GateProcess
 from .gpu_memory import GpuMemoryWait
 from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
 from .ranks.groups import find_alone
@@ -38,9 +38,10 @@ from .stages import Stages
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AloneRecord, JournalEvent, PartRecord, Spec
-    from .gate_process import TorchrunFacts
-
+    from ...protocol.messages.agent import Stage
+    from ...protocol.messages.files import AloneRecord, PartRecord, Spec
+    from ...protocol.states import RunState
+    from ..lifecycle.effects import Event
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
 
@@ -54,10 +55,11 @@ class Site(NamedTuple):
     secrets: Dict[str, str]
     token: str
     post: Callable[[Event], None]
+    post_end: Callable[[Event, Optional[int]], None]  # of a process, by this signal
     warm: WarmServer
 
 
-class Attempt:
+class Attempt(Processes):
     """One attempt of a run on this node, as far as the system knows it; `spec` is the run's, as this attempt has it."""
 
     def __init__(self, site: Site, spec: Spec) -> None:
@@ -69,7 +71,10 @@ class Attempt:
         self._nested = NestedRanks(site.loop, site.rundir, markers, self._on_nested())
         self._zombies = Zombies(site.loop, site.rundir, spec, self._on_zombie)
         self.stall = StallWatch(
-            site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
+            site.loop,
+            site.record,
+            spec,
+            lambda seconds: self.post(partial(ending.on_stalled, seconds=seconds)),
         )
         self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
         self._temporary = (
@@ -93,66 +98,83 @@ class Attempt:
 
     # the start
 
-    def run_step(self, step: Callable[[], Optional[Event]]) -> None:
-        """Take a step of the start and post what it returns; an error is posted, too."""
+    @contextmanager
+    def _reporting_errors(self) -> Iterator[None]:
+        """Post an error of a step of the start."""
         try:
-            event = step()
+            yield
         except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
             failure = describe_failure(error)
             message = failure["message"]
-            event = events.StepFailed(
-                message, failure["traceback"] or message, failure["code"], self.stages.has_prefix
+            self.post(
+                partial(
+                    starting.on_step_failed,
+                    reason=message,
+                    text=failure["traceback"] or message,
+                    code=failure["code"],
+                    in_environment=self.stages.has_prefix,
+                )
             )
-        if event is not None:
-            self.post(event)
 
-    def open_ports(
-        self, hold: bool, open_gang: Optional[Callable[[], None]], *, locked: bool
-    ) -> events.PortsOpened:
-        """Hold the master port, and let the gang listen."""
-        has_environment = self.stages.is_made()
-        if hold:
-            self._master_port = MasterPort(self._site.loop, self._spec["ports"])
-        if open_gang is not None:
-            open_gang()
-        port = self._master_port.port if self._master_port is not None else None
-        return events.PortsOpened(has_environment, port, locked)
+    def open_ports(self, open_gang: Optional[Callable[[], None]], *, hold: bool, locked: bool) -> None:
+        """Hold the master port, and open the gang's listener."""
+        with self._reporting_errors():
+            has_environment = self.stages.is_made()
+            if hold:
+                self._master_port = MasterPort(self._site.loop, self._spec["ports"])
+            if open_gang is not None:
+                open_gang()
+            port = self._master_port.port if self._master_port is not None else None
+            self.post(
+                partial(starting.on_ports_opened, has_environment=has_environment, port=port, locked=locked)
+            )
 
-    def start_gate(self, *, other_port: bool) -> events.GateStarted:
+    def start_gate(self, *, other_port: bool = False) -> None:
         """Start a gate, with the Python of the environment if there is one."""
-        if self.torchrun is not None:
-            self.torchrun.close()
-        if other_port:
-            self._master_port = MasterPort(self._site.loop, self._spec["ports"])
-        spec = self.stages.spec
-        if self._temporary is not None:
-            self._temporary.hold()
-        self.torchrun = GateProcess(
-            self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
-        )
-        warm = self._site.warm
-        self.torchrun.start(os.environ, self._site.secrets, warm)
-        port = self._master_port.port if other_port and self._master_port is not None else None
-        method = "fork" if self.torchrun.is_forked else "exec" if warm.refusal else ""
-        return events.GateStarted(self.torchrun.as_dict(), port, method, warm.refusal)
+        with self._reporting_errors():
+            if self.torchrun is not None:
+                self.torchrun.close()
+            if other_port:
+                self._master_port = MasterPort(self._site.loop, self._spec["ports"])
+            if self._temporary is not None:
+                self._temporary.hold()
+            spec, warm = self.stages.spec, self._site.warm
+            paths = make_paths(self._site.rundir, spec)
+            self.torchrun = GateProcess(
+                self._site.loop, spec, paths, GateEvents(self.post, self._on_worker_end, self._on_gate_exit)
+            )
+            self.torchrun.start(os.environ, self._site.secrets, warm)
+            port = self._master_port.port if other_port and self._master_port is not None else None
+            method = "fork" if self.torchrun.is_forked else "exec" if warm.refusal else ""
+            entry = self.torchrun.as_dict()
+            self.post(
+                partial(starting.on_gate_started, entry=entry, port=port, method=method, text=warm.refusal)
+            )
+
+    def start_helper(self, stage: Stage) -> None:
+        """Run `setup` or `before`."""
+        with self._reporting_errors():
+            self.stages.start(stage)
 
     def release_port(self) -> None:
         """Let go of the master port."""
         if self._master_port is not None:
             self._master_port.release()
 
-    def send_go(self, action: SendGo) -> None:
-        """Let the gate become torchrun."""
+    def send_go(self, address: str, port: int) -> None:
+        """Make the gate become torchrun."""
         assert self.torchrun is not None
-        self.torchrun.send_go(action.address, action.port, self._site.token)
+        self.torchrun.send_go(address, port, self._site.token)
 
-    def await_listener(self, action: AwaitListener) -> None:
+    def await_listener(self, port: int) -> None:
         """Wait until torchrun listens, and post it."""
         if self._master_port is not None and self.torchrun is not None and self.torchrun.pid is not None:
             self._master_port.wait_for(
                 self.torchrun.pid,
-                action.port,
-                lambda listens: self.post(events.Listened(listens, self._tail())),
+                port,
+                lambda listens: self.post(
+                    partial(starting.on_listened, listens=listens, text=self._tail()),
+                ),
             )
 
     def _tail(self) -> str:
@@ -160,46 +182,44 @@ class Attempt:
 
     # what torchrun and its workers do
 
-    def _on_torchrun(self, event: JournalEvent, facts: TorchrunFacts) -> None:
-        if event == "rank_exited":
-            worker = facts["worker"]
-            if self._nested.workers is not None:
-                return  # the program is their launcher: its end follows as that of torchrun
-            failure = worker.describe() if worker.failed else ""
-            self.post(
-                events.RankExited(worker.rank, worker.identity.pid, worker.exit, worker.signal, failure)
+    def _on_worker_end(self, worker: Worker) -> None:
+        """Post the end of a worker; where that is a launcher of ranks, it follows as that of torchrun."""
+        if self._nested.workers is None:
+            event = partial(
+                ending.on_rank_exited,
+                rank=worker.rank,
+                pid=worker.identity.pid,
+                exit_code=worker.exit,
+                signal=worker.signal,
+                failure=worker.describe() if worker.failed else "",
             )
-        elif event == "torchrun_exited":
-            self._post_torchrun_exit()
-        elif event == "workers":
-            self.post(events.WorkersStarted(sorted(self.workers())))
-        elif event == "start_method":
-            self.post(events.StartMethodChosen(facts["method"], facts["text"]))
-        elif event == "ready":
-            self.post(events.GateReady(facts["torch"]))
+            self._post_end(event, worker.signal)
+
+    def _on_gate_exit(self) -> None:
+        """Post the end of the gate, or of torchrun."""
+        torchrun = self.torchrun
+        entry = torchrun.as_dict() if torchrun is not None else None
+        assert torchrun is not None and entry is not None
+        failed = torchrun.fill_unseen_ends() if torchrun.exit != 0 else []
+        event = partial(
+            starting.on_torchrun_exited,
+            entry=entry,
+            text=torchrun.failure or self._tail(),
+            has_workers=bool(self.workers()),
+            unseen_failure=failed[0].describe() if failed else "",
+            in_environment=self.stages.has_prefix,
+        )
+        self._post_end(event, torchrun.signal)
+
+    def _post_end(self, event: Event, signal: Optional[int]) -> None:
+        if not self._replaced:
+            self._site.post_end(event, signal)
 
     def _on_nested(self) -> Callbacks:
         return Callbacks(
-            on_size=lambda size: self.post(events.WorldSeen(size)),
-            on_found=lambda: self.post(events.NestedFound(sorted(self.ranks()))),
-            on_end=lambda worker: self.post(events.NestedExited(worker.rank)),
-        )
-
-    def _post_torchrun_exit(self) -> None:
-        torchrun = self.torchrun
-        assert torchrun is not None
-        failed = torchrun.fill_unseen_ends() if torchrun.exit != 0 else []
-        self.post(
-            events.TorchrunExited(
-                torchrun.as_dict(),
-                torchrun.exit,
-                torchrun.signal,
-                describe_end(torchrun.exit, torchrun.signal),
-                torchrun.failure or self._tail(),
-                bool(self.workers()),
-                failed[0].describe() if failed else "",
-                self.stages.has_prefix,
-            )
+            on_size=lambda size: self.post(partial(ending.on_world_seen, size=size)),
+            on_found=lambda: self.post(partial(ending.on_nested_found, ranks=sorted(self.ranks()))),
+            on_end=lambda worker: self.post(partial(ending.on_nested_exited, rank=worker.rank)),
         )
 
     def on_child_exit(self, pid: int, status: int) -> None:
@@ -247,17 +267,25 @@ class Attempt:
 
     def _on_zombie(self, zombie: Zombie) -> None:
         exception = self.evidence.redact(zombie.exception)
-        self.post(events.RankStuck(zombie.rank, zombie.process, exception, zombie.seconds))
+        self.post(
+            partial(
+                ending.on_rank_stuck,
+                rank=zombie.rank,
+                process=zombie.process,
+                exception=exception,
+                seconds=zombie.seconds,
+            )
+        )
 
-    def record_workers(self, action: RecordWorkers) -> None:
+    def record_workers(self, ended: Optional[Rank] = None) -> None:
         """Write ranks, pids and ends down."""
         sizes = {worker.world_size for worker in self.workers().values()} - {None} | self._nested.sizes
         unplanned = sizes - {self._spec["world_size"]}
         world_size = next(iter(unplanned or sizes), None)
         ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.ranks().items())}
         self._record.set({"ranks": ranks, "world_size_seen": world_size})
-        if action.ended is not None and action.ended in self.ranks():
-            self.evidence.on_worker_end(self.ranks()[action.ended])
+        if ended is not None and ended in self.ranks():
+            self.evidence.on_worker_end(self.ranks()[ended])
 
     # the end
 
@@ -272,9 +300,9 @@ class Attempt:
         """Kill what the commands of `after` have left running."""
         RunProcesses(run_tag_prefix(self._spec), self._site.warm.spared).kill_all()
 
-    def signal_all(self, action: SignalAll) -> None:
+    def signal_all(self, processes: List[Stat], *, kill: bool) -> None:
         """Send SIGKILL, or SIGTERM once to each."""
-        (self._process_tree.kill if action.kill else self._process_tree.terminate)(action.processes)
+        (self._process_tree.kill if kill else self._process_tree.terminate)(processes)
 
     def terminate_torchrun(self) -> None:
         """SIGTERM to torchrun, which ends its workers."""
@@ -286,7 +314,7 @@ class Attempt:
         remaining = self._process_tree.remaining()
         if self.torchrun is not None:
             self.torchrun.check_workers()
-        self.post(events.Remaining(remaining))
+        self.post(partial(ending.on_remaining, processes=remaining))
 
     def close(self, remaining: List[Stat], *, started: bool) -> None:
         """Read the GPUs' memory once, let go of ports and pipes, and post the end of all processes."""
@@ -314,10 +342,18 @@ class Attempt:
             for program in self.workers().values():
                 self._nested.fill_unseen_ends(program, read_tail(self._file_of(program), 1 << 20))
             self.torchrun.close()
-            self.record_workers(RecordWorkers())
+            self.record_workers()
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
         signalled, alone = self._process_tree.signalled(), self._find_alone()
-        self.post(events.AllEnded(describe_leftovers(remaining), signalled, worlds, alone))
+        self.post(
+            partial(
+                ending.on_all_ended,
+                leftovers=describe_leftovers(remaining),
+                signalled=signalled,
+                worlds=worlds,
+                alone=alone,
+            )
+        )
 
     def _find_alone(self) -> Optional[AloneRecord]:
         """Return whether the ranks of this node were in no process group of the planned size."""
@@ -329,12 +365,14 @@ class Attempt:
         """Name the stderr of the node's only program."""
         return os.path.join(self._site.rundir, program.folder or "", STDERR_LOG)
 
-    def build_part(self, action: BuildPart, attempt: AttemptState) -> None:
+    def build_part(
+        self, state: RunState, reason: str, attempt: AttemptState, alone: Optional[AloneRecord] = None
+    ) -> None:
         """Post what this node reports of its end."""
         observed = attempt.observed
         failures = self.evidence.failures(self.ranks().values())
         # ended after node 0's program, so that it is no failure
-        served = observed.stop_kind == DONE and action.state == SUCCEEDED
+        served = observed.stop_kind == DONE and state == SUCCEEDED
         if served:
             failures = [failure for failure in failures if failure["exit"] == 0]
         failed = [failure for failure in failures if failure["exit"] != 0]
@@ -351,21 +389,22 @@ class Attempt:
             "node": self._spec["node"],
             "node_rank": self._spec["node_rank"],
             "address": self._spec.get("address"),
-            "state": action.state,
-            "reason": action.reason,
+            "state": state,
+            "reason": reason,
             "time": time.time(),
             "stopped_at": attempt.stopped_at,
             "stop_kind": observed.stop_kind,
             "failures": failures,
         }
-        if action.alone is not None:
-            part["alone"] = action.alone
-        self.post(events.PartBuilt(part, self.stages.has_after))
+        if alone is not None:
+            part["alone"] = alone
+        self.post(partial(ending.on_part_built, part=part, has_after=self.stages.has_after))
 
-    def start_after(self, action: StartAfter) -> None:
-        """Run the commands of `after`, which learn how the attempt ended."""
-        reason = self.evidence.redact(action.reason)
-        self.stages.start_after({"CLUSTERCTL_STATE": action.state, "CLUSTERCTL_REASON": reason})
+    def start_after(self, state: RunState, reason: str) -> None:
+        """Run the commands of `after` with state and reason of the attempt's end in their environment."""
+        self.stages.start_after(
+            {"CLUSTERCTL_STATE": state, "CLUSTERCTL_REASON": self.evidence.redact(reason)}
+        )
 
     def scan_outside(self) -> None:
         """Post what the job has left outside its output directory, or that it took too long to read."""
@@ -374,15 +413,13 @@ class Attempt:
             "outside",
             OUTSIDE_LIMIT,
             lambda: summarise(self._site.rundir),
-            lambda summary: self.post(events.OutsideRead(summary)),
+            lambda summary: self.post(partial(ending.on_outside_read, summary=summary)),
         )
 
 
-POLL_INTERVAL = 0.02
-FIRST_INTERVAL, FIRST_SECONDS = (
-    0.004,
-    0.5,
-)  # a gate on a warm node listens some 30 ms after GO; all others wait for it
+POLL_INTERVAL = 0.02  # seconds between looks whether torchrun listens
+# a gate on a warm node listens some 30 ms after GO; all others wait for it
+FIRST_INTERVAL, FIRST_SECONDS = 0.004, 0.5
 LISTEN_LIMIT = 120.0  # seconds in which torchrun must listen
 
 

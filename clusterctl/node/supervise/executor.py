@@ -1,4 +1,4 @@
-"""Performs actions: on the record, the client, the gang, timers and the current attempt; decides nothing.
+"""The effects of a run's rules on record, client, gang, timers, logs and locks; decides nothing.
 
 `Client` is the connection to the client that started the run: orders come in, events go out, until GO.
 """
@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Type
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..gang.end_record import make_record
 from ..gang.membership import Gang
-from ..lifecycle import actions
-from ..lifecycle.actions import Act, Action
-from ..lifecycle.events import Cleared, Notice
-from ..lifecycle.state import RunState
+from ..lifecycle.effects import Effects
+from ..lifecycle.ending import on_cleared, on_gang_reported
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Stream
@@ -26,14 +25,17 @@ from .ranks.progress import Progress
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyEventFacts, EventName
-    from ...protocol.messages.files import Spec
+    from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
+    from ..lifecycle.effects import Event
 
 
 WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
 
 
-class Executor:
+class Executor(Effects):
     """What the agent of one run has to do with."""
+
+    processes: Attempt
 
     def __init__(
         self,
@@ -52,141 +54,89 @@ class Executor:
         self._locks = locks
         self._orders = orders
         self._progress: Optional[Progress] = None
-        self.attempt = Attempt(site, spec)
+        self.processes = Attempt(site, spec)
         limit = int(spec.get("log_limit") or 0)
         self._log_recorder = LogRecorder(site.loop, site.record, limit, self._logs)
         self.gang = gang
-        self._facts = self._performers()
-        self._acts = self._act_performers()
 
     def prepare(self, secrets: Dict[str, str], token: str, gang: Gang) -> None:
         """Take what the client has sent, before anything is started."""
         self._site = self._site._replace(secrets=secrets, token=token)
-        self.attempt, self.gang = Attempt(self._site, self._spec), gang
-
-    def perform(self, action: Action, state: RunState) -> None:
-        """Do what an action says; `state` is the one after the event that it follows."""
-        if isinstance(action, Act):
-            self._acts[action](state)
-        else:
-            self._facts[type(action)](action, state)
-
-    def _performers(self) -> Dict[Type[Any], Callable[[Any, RunState], object]]:
-        return {
-            actions.Journal: lambda action, _: self._record.add_event(action.event, action.facts),
-            actions.SetState: lambda action, _: self._set_state(action),
-            actions.Report: self._report,
-            actions.SendClient: lambda action, _: self._client.send_event(action.event, action.facts),
-            actions.StartTimer: lambda action, _: self._start_timer(action),
-            actions.CancelTimer: lambda action, _: self._loop.cancel(action.name),
-            actions.OpenPorts: lambda action, _: self._open_ports(action),
-            actions.StartGate: lambda action, _: self._start_gate(action),
-            actions.StartHelper: lambda action, _: self._start_helper(action),
-            actions.SendGo: lambda action, _: self.attempt.send_go(action),
-            actions.AwaitListener: lambda action, _: self.attempt.await_listener(action),
-            actions.RecordWorkers: lambda action, _: self.attempt.record_workers(action),
-            actions.KillBelow: lambda action, _: self.attempt.kill_below(
-                spare_torchrun=action.spare_torchrun
-            ),
-            actions.SignalAll: lambda action, _: self.attempt.signal_all(action),
-            actions.CloseAttempt: lambda action, state: self.attempt.close(
-                action.remaining, started=state.attempt.observed.started
-            ),
-            actions.BuildPart: lambda action, state: self.attempt.build_part(action, state.attempt),
-            actions.StartAfter: lambda action, _: self.attempt.start_after(action),
-            actions.SaveRecord: lambda action, _: self._save_record(action),
-            actions.GangFailure: lambda action, _: self.gang.on_failure(action.reason),
-            actions.GangStop: lambda action, _: self.gang.on_stop(action.order),
-            actions.GangEnd: lambda action, _: self._report_end(action),
-            actions.GangCleared: lambda action, _: self.gang.on_cleared(action.unfit, action.progress),
-            actions.BeginAttempt: lambda action, _: self._begin_attempt(action),
-        }
-
-    def _act_performers(self) -> Dict[Act, Callable[[RunState], object]]:
-        return {
-            Act.CLOSE_CLIENT: lambda _: self._client.close(),
-            Act.RELEASE_PORT: lambda _: self.attempt.release_port(),
-            Act.START_LOGS: lambda _: self.start_logs(),
-            Act.CONCLUDE_LOGS: lambda _: self._log_recorder.conclude(),
-            Act.SCAN_OUTPUT: lambda _: self.attempt.scan_output(),
-            Act.WATCH_RANKS: lambda state: self.attempt.watch_ranks(state.began),
-            Act.WATCH_NESTED: lambda _: self.attempt.watch_nested(),
-            Act.START_PROGRESS: lambda _: self._start_progress(),
-            Act.TERMINATE_TORCHRUN: lambda _: self.attempt.terminate_torchrun(),
-            Act.FIND_REMAINING: lambda _: self.attempt.find_remaining(),
-            Act.KILL_AFTER_HOOK: lambda _: self.attempt.kill_after_hook(),
-            Act.SCAN_OUTSIDE: lambda _: self.attempt.scan_outside(),
-            Act.AWAIT_CLEARED: lambda _: self._await_cleared(),
-            Act.UNLOCK: lambda _: self._unlock(),
-            Act.GANG_GO: lambda _: self.gang.on_go(),
-            Act.GANG_LEAVE: lambda _: self.gang.leave(),
-            Act.LEAVE: lambda _: self.leave(),
-        }
+        self.processes, self.gang = Attempt(self._site, self._spec), gang
 
     def _logs(self) -> List[str]:
-        return self.attempt.logs()
+        return self.processes.logs()
+
+    # record, client, timers
+
+    def journal(self, event: JournalEvent, facts: AnyJournalFacts) -> None:
+        """Append to events.jsonl."""
+        self._record.add_event(event, facts)
+
+    def set_state(self, values: StateChange, *, roster: bool = False) -> None:
+        """Write into state.json."""
+        if roster and self._orders:
+            values = {**values, "roster": self._orders.roster.entries}
+        self._record.set(values)
+
+    def send_client(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event to the client."""
+        self._client.send_event(event, facts)
+
+    def close_client(self) -> None:
+        """Close the connection to the client."""
+        self._client.close()
+
+    def start_timer(self, name: str, seconds: float, event: Event) -> None:
+        """Let an event come later."""
+        self._loop.after(seconds, name, lambda: self._site.post(event))
+
+    def cancel_timer(self, name: str) -> None:
+        """Cancel a timer."""
+        self._loop.cancel(name)
+
+    # the start
+
+    def open_ports(self, *, hold: bool, gang: bool) -> None:
+        """Hold a master port, and open the gang's listener."""
+        self.processes.open_ports(self.gang.open if gang else None, hold=hold, locked=self._locks.held)
+
+    def start_progress(self) -> None:
+        """Record which output files are there before the attempt."""
+        pattern = self._orders.policy.progress if self._orders is not None else ""
+        self._progress = Progress(self._loop, str(self._spec["output_dir"]), pattern)
+        self._progress.begin()
 
     def start_logs(self) -> None:
         """Read from now on how the logs grow."""
         self._log_recorder.start()
 
-    # record, client, timers
-
-    def _set_state(self, action: actions.SetState) -> None:
-        if action.roster and self._orders:
-            self._record.set({**action.values, "roster": self._orders.roster.entries})
-        else:
-            self._record.set(action.values)
-
-    def _report(self, action: actions.Report, state: RunState) -> None:
-        if state.attempt.is_first:
-            self._client.send_event(action.event, action.facts)
-        else:
-            facts: Any = action.facts  # what a gang looks at has EventFacts
-            self.gang.on_startup_event(action.event, facts)
-
-    def _start_timer(self, action: actions.StartTimer) -> None:
-        self._loop.after(action.seconds, action.name, lambda: self._site.post(action.event))
-
-    def _save_record(self, action: actions.SaveRecord) -> None:
-        whole = not self._spec.get("gang")
-        self._record.save_gang_record(make_record(self._spec, [action.part], None, whole=whole))
-
-    # the start
-
-    def _open_ports(self, action: actions.OpenPorts) -> None:
-        attempt, locked = self.attempt, self._locks.held
-        open_gang = self.gang.open if action.gang else None
-        attempt.run_step(lambda: attempt.open_ports(action.hold, open_gang, locked=locked))
-
-    def _start_gate(self, action: actions.StartGate) -> None:
-        attempt = self.attempt
-        attempt.run_step(lambda: attempt.start_gate(other_port=action.other_port))
-
-    def _start_helper(self, action: actions.StartHelper) -> None:
-        attempt = self.attempt
-        attempt.run_step(lambda: attempt.stages.start(action))
-
     # the end, and further attempts
 
-    def _report_end(self, action: actions.GangEnd) -> None:
-        self.gang.on_end(action.part)
-        self.attempt.post(Notice.GANG_REPORTED)
+    def conclude_logs(self) -> None:
+        """Read the logs for the last time."""
+        self._log_recorder.conclude()
 
-    def _start_progress(self) -> None:
-        pattern = self._orders.policy.progress if self._orders is not None else ""
-        self._progress = Progress(self._loop, str(self._spec["output_dir"]), pattern)
-        self._progress.begin()
+    def save_record(self, part: PartRecord) -> None:
+        """Write gang.json with this node's part."""
+        whole = not self._spec.get("gang")
+        self._record.save_gang_record(make_record(self._spec, [part], None, whole=whole))
 
-    def _await_cleared(self) -> None:
+    def report_end(self, part: PartRecord) -> None:
+        """Report the end of this node's part to the gang."""
+        self.gang.on_end(part)
+        self.processes.post(partial(on_gang_reported))
+
+    def await_cleared(self) -> None:
         """Post it when the GPUs' memory is free and it is known whether there was progress."""
-        attempt = self.attempt
+        attempt = self.processes
         answers: Dict[str, Optional[bool]] = {}
 
         def collect(name: str, answer: Optional[bool]) -> None:
             answers[name] = answer
             if len(answers) == 2:
-                attempt.post(Cleared(attempt.gpu_memory_wait.held, answers["progress"]))
+                memory_held = attempt.gpu_memory_wait.held
+                attempt.post(partial(on_cleared, memory_held=memory_held, progress=answers["progress"]))
 
         attempt.gpu_memory_wait.when_free(lambda: collect("memory", None))
         if self._progress is not None:
@@ -194,12 +144,13 @@ class Executor:
         else:  # a spare that was never called in
             collect("progress", None)
 
-    def _begin_attempt(self, action: actions.BeginAttempt) -> None:
-        self.attempt = self.attempt.replace_by(action.spec)
+    def begin_attempt(self, spec: Spec) -> None:
+        """Replace the processes of the attempt by those of another."""
+        self.processes = self.processes.replace_by(spec)
 
-    def _unlock(self) -> None:
+    def unlock(self) -> None:
         """Release the locks when the memory is free: what is waited for after that needs no GPU."""
-        self.attempt.gpu_memory_wait.when_free(lambda: self._locks.on_order("unlock"))
+        self.processes.gpu_memory_wait.when_free(lambda: self._locks.on_order("unlock"))
 
     def leave(self) -> None:
         """End the loop once the last words are written."""
@@ -209,7 +160,7 @@ class Executor:
             self._site.warm.stay()
         release_disk_reserve(self._site.rundir)
         if self._record.flush():
-            self.attempt.gpu_memory_wait.when_free(self._loop.stop)
+            self.processes.gpu_memory_wait.when_free(self._loop.stop)
         else:
             self._loop.after(1.0, "leave", self.leave)
 

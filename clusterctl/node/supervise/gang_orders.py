@@ -7,17 +7,20 @@ Whether there is another attempt is not decided here (`node/gang/restart_policy.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Optional
 
 from ...protocol.ranks import NodeRank
 from ..gang.restart_policy import Policy, read_policy
 from ..gang.roster import Roster
-from ..lifecycle.events import AttemptCalled, Concluded, Event, GangGo, Paused
+from ..lifecycle.ending import on_concluded, on_paused
+from ..lifecycle.starting import on_attempt_called, on_gang_go
 from ..lifecycle.state import RunState
 from ..state.run_record import Record
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, RestartsEnd, Spec
+    from ..lifecycle.effects import Event
 
 
 class GangOrders:
@@ -58,7 +61,10 @@ class GangOrders:
         most, number = self.policy.max_restarts, self.roster.attempt
         text = "restart %d of %d in %g s: %s" % (number, most, seconds, entry["text"])
         recorded = self._record.state
-        self._post(Paused(entry, seconds, text, recorded["attempts"], recorded["ranks"]))
+        attempts, ranks = recorded["attempts"], recorded["ranks"]
+        self._post(
+            partial(on_paused, entry=entry, seconds=seconds, text=text, attempts=attempts, ranks=ranks)
+        )
 
     def start_next_attempt(self) -> None:
         """Begin the current attempt of the roster, with the rank that it gives us, or none."""
@@ -67,12 +73,12 @@ class GangOrders:
         spec: Spec = {**self._spec, "attempt": self.roster.attempt, "node_rank": NodeRank(shown_rank)}
         if "ray" in spec:
             spec["ray"] = {**spec["ray"], "names": self.roster.names_by_address()}
-        self._post(AttemptCalled(spec, node_rank, self.time_left_given))
+        self._post(partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=self.time_left_given))
 
     def on_go(self, address: str, port: int) -> None:
         """The gang says GO; it cannot know yet of a gate that has just ended."""
-        self._post(GangGo(address, port))
+        self._post(partial(on_gang_go, address=address, port=port))
 
     def conclude(self, end: RestartsEnd) -> None:
         """There will be no further attempt."""
-        self._post(Concluded(end))
+        self._post(partial(on_concluded, end=end))

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...protocol.exit_status import split_status
 from ...protocol.run_paths import RunPaths
 from ..diagnose.rank import VARIABLE
+from ..lifecycle.ending import on_start_method, on_workers_started
+from ..lifecycle.starting import on_gate_ready
 from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
@@ -30,27 +33,23 @@ from .spawn import (
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
-    from ...protocol.messages.files import JournalEvent, SentTemplate, Spec, TorchrunRecord
+    from ...protocol.messages.files import SentTemplate, Spec, TorchrunRecord
     from ...protocol.messages.local import GateOrder, GateReport
-
-    class TorchrunFacts(TypedDict, total=False):
-        """What is reported of torchrun: `worker` has exited; torch of this version is imported; how workers start."""
-
-        worker: Worker
-        torch: str
-        method: str
-        text: str
+    from ..lifecycle.effects import Event
 
 
-Notify = Callable[["JournalEvent", "TorchrunFacts"], None]
+class GateEvents(NamedTuple):
+    """What becomes of the reports of a gate: events, and the ends of a worker and of the gate itself."""
+
+    post: Callable[[Event], None]
+    on_worker_end: Callable[[Worker], None]
+    on_exit: Callable[[], None]
 
 
 class GateProcess:
-    """The gate, then torchrun, and its workers; tells `notify` what it hears of them."""
+    """The gate, then torchrun, and its workers."""
 
-    def __init__(self, loop: Loop, spec: Spec, paths: AttemptPaths, notify: Notify) -> None:
+    def __init__(self, loop: Loop, spec: Spec, paths: AttemptPaths, events: GateEvents) -> None:
         self.spec = spec
         self.paths = paths
         self.workers = Workers(paths.rundir)
@@ -59,8 +58,8 @@ class GateProcess:
         self.signal: Optional[int] = None
         self.failure = ""
         self._loop = loop
-        self._notify = notify
-        self._watch = WorkerWatch(loop, self.workers, "poll", self._on_worker_end, self._read_reports)
+        self._events = events
+        self._watch = WorkerWatch(loop, self.workers, "poll", events.on_worker_end, self._read_reports)
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
@@ -162,11 +161,11 @@ class GateProcess:
             self._watch.check()
             self.ended = True
             self.exit, self.signal = split_status(status)
-            self._notify("torchrun_exited", {})
+            self._events.on_exit()
             return
         worker = self.workers.on_child_exit(pid, status)
         if worker is not None:
-            self._on_worker_end(worker)
+            self._watch.report_end(worker)
 
     def check_workers(self) -> None:
         """Look which workers have ended."""
@@ -194,20 +193,16 @@ class GateProcess:
 
     def _on_report(self, report: GateReport) -> None:
         if "ready" in report:
-            self._notify("ready", {"torch": report["ready"]})
+            self._events.post(partial(on_gate_ready, torch=report["ready"]))
         elif "failed" in report:
             self.failure = report["failed"]
         elif "worker" in report:
             self._watch.add(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
-                self._notify("workers", {})
+                self._events.post(partial(on_workers_started, ranks=sorted(self.workers.by_rank)))
         elif "start" in report:
-            self._notify("start_method", {"method": report["start"], "text": report["text"]})
+            self._events.post(partial(on_start_method, method=report["start"], text=report["text"]))
         elif "ended" in report:
             worker = self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
             if worker is not None:
-                self._on_worker_end(worker)
-
-    def _on_worker_end(self, worker: Worker) -> None:
-        self._watch.remove(worker)
-        self._notify("rank_exited", {"worker": worker})
+                self._watch.report_end(worker)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 
-from ..lifecycle.actions import StartHelper
-from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
+from ..lifecycle.ending import on_after_ended
+from ..lifecycle.starting import on_before_done, on_doing, on_helper_failed, on_setup_made
 from ..runtime.event_loop import Loop
 from ..state.environments import append_programs_to_path, find_run_environment
 from .evidence import Evidence
 from .spawn import HelperProcess, make_paths, plan_environment
 
 if TYPE_CHECKING:
+    from ...protocol.messages.agent import Stage
     from ...protocol.messages.files import Spec, StartFailure
     from ...protocol.messages.local import HelperReport, StepFailure
+    from ..lifecycle.effects import Event
 
 SETUP_LOG = "setup.log"
 NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": "", "code": "", "again": ""}
@@ -73,9 +76,9 @@ class Stages:
 
     # before GO
 
-    def start(self, action: StartHelper) -> None:
+    def start(self, stage: Stage) -> None:
         """Run `setup` or `before`."""
-        if action.stage == "setup":
+        if stage == "setup":
             arguments, log, limit = [self._rundir], SETUP_LOG, self._spec["setup"]["time_limit"]
             self._start("setup", arguments, log, limit, self._on_setup_report)
         else:
@@ -89,9 +92,9 @@ class Stages:
 
     def _on_setup_report(self, report: HelperReport) -> None:
         if "done" in report and self.is_made():
-            self._post(Notice.SETUP_MADE)
+            self._post(partial(on_setup_made))
         elif "doing" in report:
-            self._post(Doing(self._evidence.shorten(report["doing"])))
+            self._post(partial(on_doing, text=self._evidence.shorten(report["doing"])))
         else:
             failure = report.get("failed") or NO_ENVIRONMENT
             code = "CC-SETUP-002" if failure.get("overdue") else "CC-SETUP-001"
@@ -99,9 +102,9 @@ class Stages:
 
     def _on_before_report(self, report: HelperReport) -> None:
         if "done" in report:
-            self._post(Notice.BEFORE_DONE)
+            self._post(partial(on_before_done))
         elif "doing" in report:
-            self._post(Doing(self._evidence.shorten(report["doing"])))
+            self._post(partial(on_doing, text=self._evidence.shorten(report["doing"])))
         else:
             failure = report.get("failed") or NO_ENVIRONMENT
             self._post_failure("before", self._attempt_log("before"), failure, "CC-SETUP-005")
@@ -111,7 +114,7 @@ class Stages:
         why = hide("%s: %s" % (stage, failure["reason"]))
         facts: StartFailure = {"text": text, "again": hide(failure["again"]), "why": why}
         facts.update({"code": failure["code"] or code, "log": log})
-        self._post(HelperFailed(why, facts))
+        self._post(partial(on_helper_failed, reason=why, facts=facts))
 
     # after
 
@@ -121,7 +124,7 @@ class Stages:
         return bool(self._spec.get("after")) and os.path.isdir(os.path.join(self._rundir, "code"))
 
     def start_after(self, end: Mapping[str, str]) -> None:
-        """Run them with the end of the attempt in their environment; AfterEnded is posted in any case."""
+        """Run them with the end of the attempt in their environment; on_after_ended is posted in any case."""
         log = self._attempt_log("after")
         arguments = [self._rundir, "after", os.path.join(self._rundir, log)]
         limit = self._spec["after"]["time_limit"]
@@ -133,9 +136,10 @@ class Stages:
     def _on_after_report(self, report: HelperReport) -> None:
         if "failed" in report:
             reason = self._evidence.redact(f"after: {report['failed']['reason']}")
-            self._post(AfterEnded(reason, self._evidence.shorten(report["failed"]["text"])))
+            text = self._evidence.shorten(report["failed"]["text"])
+            self._post(partial(on_after_ended, reason=reason, text=text))
         elif "doing" not in report:
-            self._post(AfterEnded())
+            self._post(partial(on_after_ended))
 
     # all
 

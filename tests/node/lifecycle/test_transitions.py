@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import random
+from functools import partial
 from typing import Any
 
 import pytest
+from recorded_effects import Call, call, transition
 from variants import first
 
-from clusterctl.node.lifecycle import actions as action_values
-from clusterctl.node.lifecycle import events
-from clusterctl.node.lifecycle.actions import (
-    Act,
-    Action,
-    AwaitListener,
-    BeginAttempt,
-    BuildPart,
-    CancelTimer,
-    CloseAttempt,
-    GangCleared,
-    GangEnd,
-    GangFailure,
-    GangStop,
-    Journal,
-    KillBelow,
-    OpenPorts,
-    RecordWorkers,
-    Report,
-    SaveRecord,
-    SendClient,
-    SendGo,
-    SetState,
-    SignalAll,
-    StartAfter,
-    StartGate,
-    StartHelper,
-    StartTimer,
-)
+from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.ending import judge
 from clusterctl.node.lifecycle.state import AttemptState, KillTimes, Phase, RunState, new_attempt
-from clusterctl.node.lifecycle.transitions import TABLE, transition
+from clusterctl.node.lifecycle.transitions import PHASES
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
-from clusterctl.node.supervise.executor import Executor
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.messages.stop_kinds import DONE, FAILURE, STOP, TIME
 
@@ -86,351 +58,395 @@ def observed(state: RunState, **values: Any) -> RunState:
     return state.observe(**values)
 
 
-def exited(code: int | None, signal: int | None = None, **changes: Any) -> events.TorchrunExited:
+def exited(code: int | None, signal: int | None = None, **facts: Any) -> Any:
     """Torchrun's end."""
-    ending = "was killed by SIGKILL" if signal else f"exited with {code}"
-    base = events.TorchrunExited({**TORCHRUN, "exit": code}, code, signal, ending, "", True, "", False)
-    return base._replace(**changes)
+    entry: Any = {**TORCHRUN, "exit": code, "signal": signal}
+    usual = {"text": "", "has_workers": True, "unseen_failure": "", "in_environment": False}
+    return partial(starting.on_torchrun_exited, entry=entry, **{**usual, **facts})
 
 
-def failed_rank(rank: int = 0) -> events.RankExited:
+def failed_rank(rank: int = 0, **facts: Any) -> Any:
     """A worker that exits with 3."""
-    return events.RankExited(rank, 8, 3, None, f"rank {rank} exited with 3")  # type: ignore[arg-type]  # a rank by value
+    usual = {"pid": 8, "exit_code": 3, "signal": None, "failure": f"rank {rank} exited with 3"}
+    return partial(ending.on_rank_exited, rank=rank, **{**usual, **facts})
 
 
-def tick_after(seconds: float) -> StartTimer:
+def tick_after(seconds: float) -> Call:
     """The next moment of the kill schedule."""
-    return StartTimer("end", seconds, events.Notice.TICK)
+    return call.start_timer("end", seconds, partial(ending.on_tick))
 
 
-def stopping(reason: str, grace: float) -> tuple[Action, ...]:
+def stopping(reason: str, grace: float) -> tuple[Call, ...]:
     """What is recorded of a stop."""
-    return Act.SCAN_OUTPUT, Journal("stopping", {"reason": reason, "grace": grace})
+    return call.scan_output(), call.journal("stopping", {"reason": reason, "grace": grace})
 
 
 SERVED = {"ends_with": "node 0", "module": None, "world_size": 2}
-KILL_ALL = KillBelow(spare_torchrun=False)
+KILL_ALL = call.kill_below(spare_torchrun=False)
 EXIT_3 = {"rank": 0, "pid": 8, "exit": 3, "signal": None}
 GATE_FAILED = {"text": "no torch", "code": ""}
 
 # name: state, event, the phase that follows, the actions
-CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
+CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
     "the start holds a port and opens the gang": (
-        run_of(Phase.PREPARING), events.Notice.PREPARED, Phase.PREPARING, (OpenPorts(True, True),),
+        run_of(Phase.PREPARING), partial(starting.on_prepared), Phase.PREPARING,
+        (call.open_ports(hold=True, gang=True),),
     ),
-    "a spare holds no port": (run_of(Phase.IDLE), events.Notice.PREPARED, Phase.IDLE, (OpenPorts(False, True),)),
+    "a spare holds no port": (run_of(Phase.IDLE), partial(starting.on_prepared), Phase.IDLE,
+        (call.open_ports(hold=False, gang=True),)),
     "a spare is ready to be called in": (
-        run_of(Phase.IDLE), events.PortsOpened(True, None, True), Phase.IDLE,
-        (SetState({"state": "WAITING", "reason": "spare"}), Report("started", {})),
+        run_of(Phase.IDLE), partial(starting.on_ports_opened, has_environment=True, port=None, locked=True),
+        Phase.IDLE,
+        (call.set_state({"state": "WAITING", "reason": "spare"}), call.send_client("started", {})),
     ),
     "a spare that waits for a lock is not": (
-        run_of(Phase.IDLE), events.PortsOpened(True, None, False), Phase.IDLE, (Report("started", {}),),
+        run_of(Phase.IDLE), partial(starting.on_ports_opened, has_environment=True, port=None, locked=False),
+        Phase.IDLE, (call.send_client("started", {}),),
     ),
     "with its environment there the gate is started": (
-        run_of(Phase.PREPARING), events.PortsOpened(True, PORT, True), Phase.PREPARING, (StartGate(),),
+        run_of(Phase.PREPARING), partial(starting.on_ports_opened, has_environment=True, port=PORT, locked=True),
+        Phase.PREPARING, (call.start_gate(),),
     ),
     "without its environment the client is asked for it": (
         run_of(Phase.PREPARING, spec={"setup": {"kind": "venv"}}),
-        events.PortsOpened(False, PORT, True), Phase.PREPARING,
-        (Report("setup", {"made": False}), Report("started", {}), Report("port", {"port": PORT})),
+        partial(starting.on_ports_opened, has_environment=False, port=PORT, locked=True), Phase.PREPARING,
+        (call.send_client("setup", {"made": False}), call.send_client("started", {}),
+        call.send_client("port", {"port": PORT})),
     ),
     "the gate's start is recorded, then reported": (
-        run_of(Phase.PREPARING, held_port=PORT), events.GateStarted(TORCHRUN), Phase.PREPARING,
-        (SetState({"torchrun": TORCHRUN}), Report("started", TORCHRUN), Report("port", {"port": PORT})),
+        run_of(Phase.PREPARING, held_port=PORT), partial(starting.on_gate_started, entry=TORCHRUN), Phase.PREPARING,
+        (call.set_state({"torchrun": TORCHRUN}), call.send_client("started", TORCHRUN),
+        call.send_client("port", {"port": PORT})),
     ),
     "a gate that starts while a stop waits its turn is ended": (
-        run_of(Phase.ENDING, torchrun_runs=False, kill=KillTimes(NOW, NOW)), events.GateStarted(TORCHRUN),
-        Phase.ENDING, (SetState({"torchrun": TORCHRUN}), KILL_ALL, tick_after(0.02)),
+        run_of(Phase.ENDING, torchrun_runs=False, kill=KillTimes(NOW, NOW)),
+        partial(starting.on_gate_started, entry=TORCHRUN),
+        Phase.ENDING, (call.set_state({"torchrun": TORCHRUN}), KILL_ALL, tick_after(0.02)),
     ),
     "setup runs once": (
-        run_of(Phase.PREPARING, helper="setup", spec={"setup": {"kind": ""}}), events.Notice.SETUP_ORDERED,
+        run_of(Phase.PREPARING, helper="setup", spec={"setup": {"kind": ""}}), partial(starting.on_setup_ordered),
         Phase.PREPARING, (),
     ),
     "the environment is made, and the gate starts in it": (
-        run_of(Phase.PREPARING, helper="setup"), events.Notice.SETUP_MADE, Phase.PREPARING,
-        (SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {}), StartGate()),
+        run_of(Phase.PREPARING, helper="setup"), partial(starting.on_setup_made), Phase.PREPARING,
+        (call.set_state({"reason": ""}), call.journal("setup_done", {}), call.send_client("environment", {}),
+        call.start_gate()),
     ),
     "a gate that is ready waits for `before`": (
-        run_of(Phase.PREPARING, before_pending=True), events.GateReady(TORCH), Phase.PREPARING, (),
+        run_of(Phase.PREPARING, before_pending=True), partial(starting.on_gate_ready, torch=TORCH), Phase.PREPARING,
+        (),
     ),
     "`before` was what the gate waited for": (
-        run_of(Phase.PREPARING, before_pending=True, gate=TORCH), events.Notice.BEFORE_DONE, Phase.READY,
-        (Journal("ready", READY), Report("ready", READY)),
+        run_of(Phase.PREPARING, before_pending=True, gate=TORCH), partial(starting.on_before_done), Phase.READY,
+        (call.journal("ready", READY), call.send_client("ready", READY)),
     ),
     "GO before the gate is ready waits for it": (
-        run_of(Phase.PREPARING), events.ClientGo(PORT), Phase.PREPARING, (),
+        run_of(Phase.PREPARING), partial(starting.on_client_go, port=PORT), Phase.PREPARING, (),
     ),
     "a node but node 0 is let go, and its client leaves": (
-        run_of(Phase.READY), events.ClientGo(PORT), Phase.RUNNING,
+        run_of(Phase.READY), partial(starting.on_client_go, port=PORT), Phase.RUNNING,
         (
-            CancelTimer("go"), SendGo("10.0.0.1", PORT),
-            SetState({"state": "RUNNING", "reason": "", "master": f"10.0.0.1:{PORT}"}),
-            Journal("go_received", {"master": f"10.0.0.1:{PORT}"}), Report("go_received", {}), Act.GANG_GO,
-            SetState({"began": TIME_NOW}), Act.CLOSE_CLIENT,
+            call.cancel_timer("go"), call.send_go("10.0.0.1", PORT),
+            call.set_state({"state": "RUNNING", "reason": "", "master": f"10.0.0.1:{PORT}"}),
+            call.journal("go_received", {"master": f"10.0.0.1:{PORT}"}), call.send_client("go_received", {}),
+            call.gang.on_go(),
+            call.set_state({"began": TIME_NOW}), call.close_client(),
         ),
     ),
     "node 0 waits until torchrun listens": (
-        run_of(Phase.READY, held_port=PORT), events.ClientGo(PORT), Phase.RUNNING,
+        run_of(Phase.READY, held_port=PORT), partial(starting.on_client_go, port=PORT), Phase.RUNNING,
         (
-            CancelTimer("go"), SendGo("10.0.0.1", PORT),
-            SetState({"state": "RUNNING", "reason": "", "master": f"10.0.0.1:{PORT}"}),
-            Journal("go_received", {"master": f"10.0.0.1:{PORT}"}), Report("go_received", {}), Act.GANG_GO,
-            AwaitListener(PORT),
+            call.cancel_timer("go"), call.send_go("10.0.0.1", PORT),
+            call.set_state({"state": "RUNNING", "reason": "", "master": f"10.0.0.1:{PORT}"}),
+            call.journal("go_received", {"master": f"10.0.0.1:{PORT}"}), call.send_client("go_received", {}),
+            call.gang.on_go(),
+            call.await_listener(PORT),
         ),
     ),
     "the time limit counts from then": (
-        run_of(Phase.RUNNING, port=PORT, spec={"time_limit": 60.0}), events.Listened(True, ""), Phase.RUNNING,
+        run_of(Phase.RUNNING, port=PORT, spec={"time_limit": 60.0}),
+        partial(starting.on_listened, listens=True, text=""), Phase.RUNNING,
         (
-            SetState({"began": TIME_NOW}), StartTimer("time limit", 60.0, events.Notice.TIME_IS_UP),
-            Journal("listening", {"port": PORT}), Report("listening", {"port": PORT}), Act.CLOSE_CLIENT,
+            call.set_state({"began": TIME_NOW}), call.start_timer("time limit", 60.0, partial(ending.on_time_is_up)),
+            call.journal("listening", {"port": PORT}), call.send_client("listening", {"port": PORT}),
+            call.close_client(),
         ),
     ),
     "a spare's GO": (
-        run_of(Phase.IDLE), events.ClientGo(PORT), Phase.SPARE,
-        (CancelTimer("go"), Report("go_received", {}), Act.GANG_GO, Act.CLOSE_CLIENT),
+        run_of(Phase.IDLE), partial(starting.on_client_go, port=PORT), Phase.SPARE,
+        (call.cancel_timer("go"), call.send_client("go_received", {}), call.gang.on_go(), call.close_client()),
     ),
     "a client's GO after the gang's only sends it away": (
-        run_of(Phase.PREPARING, is_first=False), events.ClientGo(PORT), Phase.PREPARING,
-        (SendClient("go_received", {}), Act.CLOSE_CLIENT),
+        run_of(Phase.PREPARING, is_first=False), partial(starting.on_client_go, port=PORT), Phase.PREPARING,
+        (call.send_client("go_received", {}), call.close_client()),
     ),
     "a GO after the end of an attempt is not followed": (
-        run_of(Phase.ENDED, is_first=False), events.GangGo("10.0.0.2", PORT), Phase.ENDED, (),
+        run_of(Phase.ENDED, is_first=False), partial(starting.on_gang_go, address="10.0.0.2", port=PORT), Phase.ENDED,
+        (),
     ),
     "a port that somebody took costs another gate": (
         run_of(Phase.RUNNING, held_port=PORT, awaits_listener=True, port=PORT),
         exited(1, text="EADDRINUSE", has_workers=False), Phase.PREPARING,
         (
-            Act.RELEASE_PORT, Journal("port_taken", {"port": PORT}), SetState({"state": "PREPARING"}),
-            StartGate(other_port=True),
+            call.release_port(), call.journal("port_taken", {"port": PORT}), call.set_state({"state": "PREPARING"}),
+            call.start_gate(other_port=True),
         ),
     ),
     "but not for ever": (
         run_of(Phase.RUNNING, held_port=PORT, awaits_listener=True, port=PORT, ports_tried=3),
         exited(1, text="EADDRINUSE", has_workers=False), Phase.ENDING,
         (
-            SetState({"torchrun": {**TORCHRUN, "exit": 1}}),
-            Journal("torchrun_exited", {"exit": 1, "signal": None}),
-            GangFailure("torchrun exited with 1"), tick_after(1.0),
-            Act.RELEASE_PORT, SetState({"began": TIME_NOW}),
-            Report("failed", {"text": "EADDRINUSE", "port_taken": True}), Act.CLOSE_CLIENT, Act.FIND_REMAINING,
+            call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
+            call.journal("torchrun_exited", {"exit": 1, "signal": None}),
+            call.gang.on_failure("torchrun exited with 1"), tick_after(1.0),
+            call.release_port(), call.set_state({"began": TIME_NOW}),
+            call.send_client("failed", {"text": "EADDRINUSE", "port_taken": True}), call.close_client(),
+            call.find_remaining(),
         ),
     ),
     "a gate that fails": (
         run_of(Phase.READY), exited(1, text="Traceback\nno torch"), Phase.ENDING,
         (
-            SetState({"torchrun": {**TORCHRUN, "exit": 1}}),
-            Journal("gate_failed", {"text": "Traceback\nno torch", "code": ""}),
-            Report("gate_failed", {"text": "Traceback\nno torch", "code": ""}), KILL_ALL, Act.FIND_REMAINING,
+            call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
+            call.journal("gate_failed", {"text": "Traceback\nno torch", "code": ""}),
+            call.send_client("gate_failed", {"text": "Traceback\nno torch", "code": ""}), KILL_ALL,
+            call.find_remaining(),
         ),
     ),
     "a step of the start that fails": (
-        run_of(Phase.PREPARING), events.StepFailed("no torch", "no torch", "", False), Phase.ENDING,
-        (Journal("gate_failed", GATE_FAILED), Report("gate_failed", GATE_FAILED), KILL_ALL, Act.FIND_REMAINING),
+        run_of(Phase.PREPARING),
+        partial(starting.on_step_failed, reason="no torch", text="no torch", code="", in_environment=False),
+        Phase.ENDING,
+        (call.journal("gate_failed", GATE_FAILED), call.send_client("gate_failed", GATE_FAILED), KILL_ALL,
+        call.find_remaining()),
     ),
     "a setup that our own kill ended is no cause": (
-        observed(run_of(Phase.ENDING), started=False), events.HelperFailed("setup: was killed", {}), Phase.ENDING, (),
+        observed(run_of(Phase.ENDING), started=False),
+        partial(starting.on_helper_failed, reason="setup: was killed", facts={}), Phase.ENDING, (),
     ),
     "a worker that ends well is recorded": (
-        run_of(Phase.RUNNING), failed_rank()._replace(exit=0, failure=""), Phase.RUNNING,
-        (Journal("rank_exited", {**EXIT_3, "exit": 0}), RecordWorkers(0)),  # type: ignore[arg-type]  # a rank by value
+        run_of(Phase.RUNNING), failed_rank(exit_code=0, failure=""), Phase.RUNNING,
+        (call.journal("rank_exited", {**EXIT_3, "exit": 0}), call.record_workers(0)),
+         # type: ignore[arg-type]  # a rank by value
     ),
     "a worker that fails gives the others a second": (
         run_of(Phase.RUNNING), failed_rank(), Phase.ENDING,
         (
-            Journal("rank_exited", EXIT_3), RecordWorkers(0),  # type: ignore[arg-type]  # a rank by value
-            GangFailure("rank 0 exited with 3"), tick_after(1.0),
+            call.journal("rank_exited", EXIT_3), call.record_workers(0),  # type: ignore[arg-type]  # a rank by value
+            call.gang.on_failure("rank 0 exited with 3"), tick_after(1.0),
         ),
     ),
     "the second failure is no cause": (
         observed(run_of(Phase.ENDING), first_failure="rank 1 exited with 7"), failed_rank(), Phase.ENDING,
-        (Journal("rank_exited", EXIT_3), RecordWorkers(0)),  # type: ignore[arg-type]  # a rank by value
+        (call.journal("rank_exited", EXIT_3), call.record_workers(0)),  # type: ignore[arg-type]  # a rank by value
     ),
     "torchrun that ends well leaves what outlives it": (
         run_of(Phase.RUNNING), exited(0), Phase.RUNNING,
         (
-            SetState({"torchrun": {**TORCHRUN, "exit": 0}}),
-            Journal("torchrun_exited", {"exit": 0, "signal": None}), Act.FIND_REMAINING,
+            call.set_state({"torchrun": {**TORCHRUN, "exit": 0}}),
+            call.journal("torchrun_exited", {"exit": 0, "signal": None}), call.find_remaining(),
         ),
     ),
     "a stop gives the workers the grace": (
-        run_of(Phase.RUNNING), events.StopOrdered(STOPPED), Phase.ENDING,
-        (*stopping(STOPPED.reason, 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0)),
+        run_of(Phase.RUNNING), partial(ending.on_stop_ordered, order=STOPPED), Phase.ENDING,
+        (*stopping(STOPPED.reason, 5.0), call.terminate_torchrun(), tick_after(5.0)),
     ),
     "a person's stop is one on all nodes": (
-        run_of(Phase.RUNNING), events.StopRequested(STOPPED), Phase.ENDING,
-        (GangStop(STOPPED), *stopping(STOPPED.reason, 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0)),
+        run_of(Phase.RUNNING), partial(ending.on_stop_requested, order=STOPPED), Phase.ENDING,
+        (call.gang.on_stop(STOPPED), *stopping(STOPPED.reason, 5.0), call.terminate_torchrun(), tick_after(5.0)),
     ),
     "a stop after a failure sends no second SIGTERM": (
-        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), events.StopOrdered(STOPPED),
+        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"),
+        partial(ending.on_stop_ordered, order=STOPPED),
         Phase.ENDING, (*stopping(STOPPED.reason, 5.0), tick_after(5.0)),
     ),
     "a stop before GO ends everything at once": (
-        run_of(Phase.READY), events.StopOrdered(STOPPED), Phase.ENDING,
+        run_of(Phase.READY), partial(ending.on_stop_ordered, order=STOPPED), Phase.ENDING,
         (*stopping(STOPPED.reason, 0), KILL_ALL, tick_after(0.02)),
     ),
     "a stop once nothing runs is recorded": (
-        run_of(Phase.ENDED), events.StopOrdered(STOPPED), Phase.ENDED, stopping(STOPPED.reason, 5.0),
+        run_of(Phase.ENDED), partial(ending.on_stop_ordered, order=STOPPED), Phase.ENDED,
+        stopping(STOPPED.reason, 5.0),
     ),
     "the end of node 0's program ends those that serve it": (
         run_of(Phase.RUNNING, spec=SERVED), exited(0), Phase.RUNNING,
         (
-            SetState({"torchrun": {**TORCHRUN, "exit": 0}}),
-            Journal("torchrun_exited", {"exit": 0, "signal": None}),
-            GangStop(StopOrder("node 0 has ended", 5.0, DONE)), Act.FIND_REMAINING,
+            call.set_state({"torchrun": {**TORCHRUN, "exit": 0}}),
+            call.journal("torchrun_exited", {"exit": 0, "signal": None}),
+            call.gang.on_stop(StopOrder("node 0 has ended", 5.0, DONE)), call.find_remaining(),
         ),
     ),
     "a program that serves node 0's may fail because that has ended": (
         run_of(Phase.RUNNING, spec={**SERVED, "node_rank": 1}), failed_rank(), Phase.RUNNING,
         (
-            Journal("failure_held", {"reason": "rank 0 exited with 3"}),
-            StartTimer("held failure", 10.0, events.Notice.HELD_OVER),
-            Journal("rank_exited", EXIT_3), RecordWorkers(0),
+            call.journal("failure_held", {"reason": "rank 0 exited with 3"}),
+            call.start_timer("held failure", 10.0, partial(ending.on_held_over)),
+            call.journal("rank_exited", EXIT_3), call.record_workers(0),
         ),
     ),
     "its end is not the end of this node's part": (
         run_of(Phase.RUNNING, spec={**SERVED, "node_rank": 1}, held_failure="rank 1 exited with 1"),
         exited(1), Phase.RUNNING,
-        (SetState({"torchrun": {**TORCHRUN, "exit": 1}}), Journal("torchrun_exited", {"exit": 1, "signal": None})),
+        (call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
+        call.journal("torchrun_exited", {"exit": 1, "signal": None})),
     ),
     "node 0's program goes on: the failure counts": (
         run_of(
             Phase.RUNNING, spec={**SERVED, "node_rank": 1}, held_failure="rank 1 exited with 1",
             torchrun_runs=False,
         ),
-        events.Notice.HELD_OVER, Phase.ENDING,
-        (GangFailure("rank 1 exited with 1"), tick_after(1.0), Act.FIND_REMAINING),
+        partial(ending.on_held_over), Phase.ENDING,
+        (call.gang.on_failure("rank 1 exited with 1"), tick_after(1.0), call.find_remaining()),
     ),
     "a failure elsewhere is no matter of a spare": (
-        run_of(Phase.SPARE), events.StopOrdered(STOPPED._replace(kind=FAILURE)), Phase.SPARE, (),
+        run_of(Phase.SPARE), partial(ending.on_stop_ordered, order=STOPPED._replace(kind=FAILURE)), Phase.SPARE, (),
     ),
     "a second stop does not wait for `after`": (
-        run_of(Phase.AFTER, after_runs=True)._replace(stops=1), events.StopRequested(STOPPED), Phase.AFTER,
+        run_of(Phase.AFTER, after_runs=True)._replace(stops=1), partial(ending.on_stop_requested, order=STOPPED),
+        Phase.AFTER,
         (
-            Act.KILL_AFTER_HOOK,
-            Journal("after_failed", {"reason": "after: was killed by a second stop", "text": ""}),
-            SetState({"after": "after: was killed by a second stop"}), Act.SCAN_OUTSIDE,
-            GangStop(STOPPED), *stopping(STOPPED.reason, 5.0),
+            call.kill_after_hook(),
+            call.journal("after_failed", {"reason": "after: was killed by a second stop", "text": ""}),
+            call.set_state({"after": "after: was killed by a second stop"}), call.scan_outside(),
+            call.gang.on_stop(STOPPED), *stopping(STOPPED.reason, 5.0),
         ),
     ),
     "the client leaves before GO": (
-        run_of(Phase.READY), events.Notice.CLIENT_LEFT, Phase.ENDING,
+        run_of(Phase.READY), partial(ending.on_client_left), Phase.ENDING,
         (*stopping("the client disconnected before GO", 0), KILL_ALL, tick_after(0.02)),
     ),
-    "the client leaves after GO": (run_of(Phase.RUNNING), events.Notice.CLIENT_LEFT, Phase.RUNNING, ()),
+    "the client leaves after GO": (run_of(Phase.RUNNING), partial(ending.on_client_left), Phase.RUNNING, ()),
     "time is up": (
-        run_of(Phase.RUNNING, spec={"time_limit": 60.0}), events.Notice.TIME_IS_UP, Phase.ENDING,
+        run_of(Phase.RUNNING, spec={"time_limit": 60.0}), partial(ending.on_time_is_up), Phase.ENDING,
         (
-            GangStop(StopOrder("time limit of 1m", 5.0, TIME)),
-            *stopping("time limit of 1m", 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0),
+            call.gang.on_stop(StopOrder("time limit of 1m", 5.0, TIME)),
+            *stopping("time limit of 1m", 5.0), call.terminate_torchrun(), tick_after(5.0),
         ),
     ),
     "time is up after a failure": (
-        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), events.Notice.TIME_IS_UP,
+        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), partial(ending.on_time_is_up),
         Phase.ENDING, (),
     ),
     "without its guardian a run ends at once": (
-        run_of(Phase.RUNNING), events.Notice.GUARDIAN_LOST, Phase.ENDING,
+        run_of(Phase.RUNNING), partial(ending.on_guardian_lost), Phase.ENDING,
         (
-            Journal("guardian_lost", {}), GangFailure("the guardian was killed"), KILL_ALL, tick_after(0.02),
+            call.journal("guardian_lost", {}), call.gang.on_failure("the guardian was killed"), KILL_ALL,
+            tick_after(0.02),
         ),
     ),
     "without its guardian a spare leaves": (
-        run_of(Phase.SPARE, restartable=True), events.Notice.GUARDIAN_LOST, Phase.SPARE,
+        run_of(Phase.SPARE, restartable=True), partial(ending.on_guardian_lost), Phase.SPARE,
         (
-            Journal("guardian_lost", {}),
-            Journal("ended", {"state": "FAILED", "reason": "the guardian was killed", "ended": [], "left": []}),
-            SetState({"state": "FAILED", "reason": "the guardian was killed", "gave_up": None}, roster=True),
-            SendClient("ended", {"state": "FAILED", "reason": "the guardian was killed"}),
-            Act.CLOSE_CLIENT, Act.UNLOCK, Act.GANG_LEAVE,
+            call.journal("guardian_lost", {}),
+            call.journal("ended", {"state": "FAILED", "reason": "the guardian was killed", "ended": [], "left": []}),
+            call.set_state({"state": "FAILED", "reason": "the guardian was killed", "gave_up": None}, roster=True),
+            call.send_client("ended", {"state": "FAILED", "reason": "the guardian was killed"}),
+            call.close_client(), call.unlock(), call.gang.leave(),
         ),
     ),
     "an error of our own after the recorded end": (
-        run_of(Phase.ENDED)._replace(final=True), events.AgentFailed("the agent failed: E"), Phase.ENDED,
-        (Journal("agent_failed", {"reason": "the agent failed: E"}), Act.GANG_LEAVE),
+        run_of(Phase.ENDED)._replace(final=True), partial(ending.on_agent_failed, reason="the agent failed: E"),
+        Phase.ENDED,
+        (call.journal("agent_failed", {"reason": "the agent failed: E"}), call.gang.leave()),
     ),
     "nothing remains": (
-        run_of(Phase.ENDING), events.Remaining([]), Phase.AFTER, (CancelTimer("end"), CloseAttempt([])),
+        run_of(Phase.ENDING), partial(ending.on_remaining, processes=[]), Phase.AFTER,
+        (call.cancel_timer("end"), call.close([], started=True)),
     ),
     "what outlives torchrun gets SIGTERM and a second": (
-        run_of(Phase.RUNNING, torchrun_runs=False), events.Remaining([SLEEP]), Phase.RUNNING,
-        (SignalAll([SLEEP], kill=False), tick_after(0.02)),
+        run_of(Phase.RUNNING, torchrun_runs=False), partial(ending.on_remaining, processes=[SLEEP]), Phase.RUNNING,
+        (call.signal_all([SLEEP], kill=False), tick_after(0.02)),
     ),
     "the end is judged": (
-        observed(run_of(Phase.AFTER), first_failure="rank 0 exited with 3"), events.AllEnded([], [], {}),
-        Phase.AFTER, (BuildPart("FAILED", "rank 0 exited with 3"),),
+        observed(run_of(Phase.AFTER), first_failure="rank 0 exited with 3"),
+        partial(ending.on_all_ended, leftovers=[], signalled=[], worlds={}),
+        Phase.AFTER, (call.build_part("FAILED", "rank 0 exited with 3", alone=None),),
     ),
     "`after` runs before the end is told": (
-        run_of(Phase.AFTER), events.PartBuilt(PART, True), Phase.AFTER,
-        (SetState({"after": ""}), Journal("after", {}), StartAfter("FAILED", "rank 0 exited with 3")),
+        run_of(Phase.AFTER), partial(ending.on_part_built, part=PART, has_after=True), Phase.AFTER,
+        (call.set_state({"after": ""}), call.journal("after", {}),
+        call.start_after("FAILED", "rank 0 exited with 3")),
     ),
     "nothing of the job was started: no `after`": (
-        observed(run_of(Phase.AFTER), started=False), events.PartBuilt(PART, True), Phase.ENDED,
+        observed(run_of(Phase.AFTER), started=False), partial(ending.on_part_built, part=PART, has_after=True),
+        Phase.ENDED,
         (
-            Act.CONCLUDE_LOGS, SaveRecord(PART),
-            Journal("ended", {"state": "FAILED", "reason": PART["reason"], "ended": [], "left": []}),
-            SetState({"state": "FAILED", "reason": PART["reason"], "left": []}),
-            SendClient("ended", {"state": "FAILED", "reason": PART["reason"]}),
-            Act.CLOSE_CLIENT, Act.UNLOCK, GangEnd(PART),
+            call.conclude_logs(), call.save_record(PART),
+            call.journal("ended", {"state": "FAILED", "reason": PART["reason"], "ended": [], "left": []}),
+            call.set_state({"state": "FAILED", "reason": PART["reason"], "left": []}),
+            call.send_client("ended", {"state": "FAILED", "reason": PART["reason"]}),
+            call.close_client(), call.unlock(), call.report_end(PART),
         ),
     ),
     "with restarts the gang decides": (
-        run_of(Phase.AFTER, restartable=True)._replace(part=PART), events.OutsideRead({"files": 1}), Phase.ENDED,
+        run_of(Phase.AFTER, restartable=True)._replace(part=PART),
+        partial(ending.on_outside_read, summary={"files": 1}), Phase.ENDED,
         (
-            SetState({"outside": {"files": 1}}), Act.CONCLUDE_LOGS,
-            Journal(
+            call.set_state({"outside": {"files": 1}}), call.conclude_logs(),
+            call.journal(
                 "attempt_ended",
                 {"attempt": 1, "state": "FAILED", "reason": PART["reason"], "ended": [], "left": []},
             ),
-            SetState({"state": "WAITING", "reason": "waits for the other nodes", "left": []}),
-            GangEnd(PART),
+            call.set_state({"state": "WAITING", "reason": "waits for the other nodes", "left": []}),
+            call.report_end(PART),
         ),
     ),
     "the gang is told when the node is clear": (
-        run_of(Phase.ENDED, restartable=True), events.Notice.GANG_REPORTED, Phase.ENDED, (Act.AWAIT_CLEARED,),
+        run_of(Phase.ENDED, restartable=True), partial(ending.on_gang_reported), Phase.ENDED, (call.await_cleared(),),
     ),
     "a gang that has decided already is not": (
-        run_of(Phase.ENDED, restartable=True)._replace(final=True), events.Notice.GANG_REPORTED, Phase.ENDED, (),
+        run_of(Phase.ENDED, restartable=True)._replace(final=True), partial(ending.on_gang_reported), Phase.ENDED, (),
     ),
     "memory in use makes a node unfit": (
-        run_of(Phase.ENDED, restartable=True), events.Cleared(True, None), Phase.ENDED,
-        (GangCleared("the memory of its GPUs is still in use", None),),
+        run_of(Phase.ENDED, restartable=True), partial(ending.on_cleared, memory_held=True, progress=None),
+        Phase.ENDED,
+        (call.gang.on_cleared("the memory of its GPUs is still in use", None),),
     ),
     "another attempt begins": (
         run_of(Phase.ENDED, restartable=True),
-        events.AttemptCalled({**SPEC, "attempt": 2, "node_rank": 1}, 1, 40.0), Phase.PREPARING,
+        partial(starting.on_attempt_called, spec={**SPEC, "attempt": 2, "node_rank": 1}, node_rank=1, time_left=40.0),
+        Phase.PREPARING,
         (
-            Journal("attempt", {"attempt": 2, "node_rank": 1}), CancelTimer("go"),
-            SetState({"attempt": 2, "node_rank": 1, "ranks": {}, "torchrun": None, "master": None}, roster=True),
-            SetState({"began": TIME_NOW}), StartTimer("time limit", 40.0, events.Notice.TIME_IS_UP),
-            BeginAttempt({**SPEC, "attempt": 2, "node_rank": 1}),
-            StartTimer("go", 600.0, events.Cancelled("no GO arrived")), Act.START_PROGRESS, OpenPorts(False, False),
+            call.journal("attempt", {"attempt": 2, "node_rank": 1}), call.cancel_timer("go"),
+            call.set_state({"attempt": 2, "node_rank": 1, "ranks": {}, "torchrun": None, "master": None},
+            roster=True),
+            call.set_state({"began": TIME_NOW}), call.start_timer("time limit", 40.0, partial(ending.on_time_is_up)),
+            call.begin_attempt({**SPEC, "attempt": 2, "node_rank": 1}),
+            call.start_timer("go", 600.0, partial(ending.on_cancelled, reason="no GO arrived")),
+            call.start_progress(), call.open_ports(hold=False, gang=False),
         ),
     ),
     "another attempt without this node": (
         run_of(Phase.SPARE, restartable=True),
-        events.AttemptCalled({**SPEC, "attempt": 2, "node_rank": 2}, None, None), Phase.SPARE,
+        partial(starting.on_attempt_called, spec={**SPEC, "attempt": 2, "node_rank": 2}, node_rank=None,
+        time_left=None), Phase.SPARE,
         (
-            Journal("attempt", {"attempt": 2, "node_rank": None}), CancelTimer("go"),
-            SetState({"attempt": 2, "node_rank": 2, "ranks": {}, "torchrun": None, "master": None}, roster=True),
-            BeginAttempt({**SPEC, "attempt": 2, "node_rank": 2}), SetState({"state": "WAITING", "reason": "spare"}),
+            call.journal("attempt", {"attempt": 2, "node_rank": None}), call.cancel_timer("go"),
+            call.set_state({"attempt": 2, "node_rank": 2, "ranks": {}, "torchrun": None, "master": None},
+            roster=True),
+            call.begin_attempt({**SPEC, "attempt": 2, "node_rank": 2}),
+            call.set_state({"state": "WAITING", "reason": "spare"}),
         ),
     ),
     "a spare that was not needed": (
-        run_of(Phase.SPARE, restartable=True), events.Concluded({"state": "", "gave_up": None}), Phase.SPARE,
+        run_of(Phase.SPARE, restartable=True), partial(ending.on_concluded, end={"state": "", "gave_up": None}),
+        Phase.SPARE,
         (
-            Journal("ended", {"state": "SUCCEEDED", "reason": "this spare was not needed", "ended": [], "left": []}),
-            SetState(
+            call.journal("ended",
+            {"state": "SUCCEEDED", "reason": "this spare was not needed", "ended": [], "left": []}),
+            call.set_state(
                 {"state": "SUCCEEDED", "reason": "this spare was not needed", "gave_up": None}, roster=True
             ),
-            SendClient("ended", {"state": "SUCCEEDED", "reason": "this spare was not needed"}),
-            Act.CLOSE_CLIENT, Act.UNLOCK,
+            call.send_client("ended", {"state": "SUCCEEDED", "reason": "this spare was not needed"}),
+            call.close_client(), call.unlock(),
         ),
     ),
     "the end is recorded once": (
-        run_of(Phase.ENDED, restartable=True)._replace(final=True), events.Concluded({"state": "FAILED"}),
+        run_of(Phase.ENDED, restartable=True)._replace(final=True),
+        partial(ending.on_concluded, end={"state": "FAILED"}),
         Phase.ENDED, (),
     ),
-    "nothing of the gang is left": (run_of(Phase.ENDED), events.Notice.GANG_DONE, Phase.ENDED, (Act.LEAVE,)),
+    "nothing of the gang is left": (run_of(Phase.ENDED), partial(ending.on_gang_done), Phase.ENDED, (call.leave(),)),
 }  # fmt: skip
 
 
@@ -443,19 +459,10 @@ def test_what_follows(name: str) -> None:
     assert (after.phase, done) == (phase, actions)
 
 
-def classes_in(module: Any) -> set[type]:
-    """Return the values that a module defines."""
-    found = (value for _, value in inspect.getmembers(module, inspect.isclass))
-    return {value for value in found if value.__module__ == module.__name__}
-
-
-def test_every_event_has_a_row_and_every_action_somebody_who_performs_it() -> None:
-    """What is defined is used."""
-    executor = object.__new__(Executor)
-
-    assert {event for _, event in TABLE} == classes_in(events) - {events.Notice} | set(events.Notice)
-    assert set(executor._performers()) == classes_in(action_values) - {Act}
-    assert set(executor._act_performers()) == set(Act)
+def test_every_event_has_a_row() -> None:
+    """One that is in no table would be followed in no phase."""
+    rules = [*vars(starting).items(), *vars(ending).items()]
+    assert set(PHASES) == {rule for name, rule in rules if name.startswith("on_")}
 
 
 def test_a_later_stop_does_not_prolong_an_earlier_one() -> None:
@@ -463,42 +470,48 @@ def test_a_later_stop_does_not_prolong_an_earlier_one() -> None:
     state = run_of(Phase.RUNNING)
     waits = []
     for grace in (30.0, 300.0, 5.0, 60.0):
-        state, actions = transition(state, events.StopOrdered(STOPPED._replace(grace=grace)))
-        waits += [action.seconds for action in actions if isinstance(action, StartTimer)]
+        state, actions = transition(
+            state, partial(ending.on_stop_ordered, order=STOPPED._replace(grace=grace))
+        )
+        waits += [one.arguments["seconds"] for one in actions if one.name == "start_timer"]
 
     assert waits == [30.0, 30.0, 5.0, 5.0]
 
 
 def test_no_time_left_is_a_time_limit() -> None:
     """An attempt that is called in at the very end of the job's time ends at once."""
-    called = events.AttemptCalled({**SPEC, "attempt": 2}, 0, 0.0)
+    called = partial(starting.on_attempt_called, spec={**SPEC, "attempt": 2}, node_rank=0, time_left=0.0)
     _, actions = transition(run_of(Phase.SPARE, restartable=True), called)
 
-    assert StartTimer("time limit", 0.0, events.Notice.TIME_IS_UP) in actions
+    assert call.start_timer("time limit", 0.0, partial(ending.on_time_is_up)) in actions
 
 
 def test_workers_are_killed_before_torchrun_which_may_still_report() -> None:
     """It has 0.7 s for its table of failures."""
     state, _ = transition(run_of(Phase.RUNNING), failed_rank())
     at = [NOW + wait for wait in (0.5, 1.0, 1.7)]
-    kills = [transition(state._replace(now=now), events.Notice.TICK)[1] for now in at]
+    kills = [transition(state._replace(now=now), partial(ending.on_tick))[1] for now in at]
 
     assert [tick[0] for tick in kills] == [
         tick_after(0.5),
-        KillBelow(spare_torchrun=True),
-        KillBelow(spare_torchrun=False),
+        call.kill_below(spare_torchrun=True),
+        call.kill_below(spare_torchrun=False),
     ]
 
 
 def test_what_sigkill_does_not_end_is_left_in_the_end() -> None:
     """As a process in the kernel's D state."""
-    state, _ = transition(run_of(Phase.RUNNING, torchrun_runs=False), events.Remaining([SLEEP]))
-    killed, actions = transition(state._replace(now=NOW + 1.0), events.Remaining([SLEEP]))
+    state, _ = transition(
+        run_of(Phase.RUNNING, torchrun_runs=False), partial(ending.on_remaining, processes=[SLEEP])
+    )
+    killed, actions = transition(
+        state._replace(now=NOW + 1.0), partial(ending.on_remaining, processes=[SLEEP])
+    )
     late = killed._replace(now=NOW + 1.0 + UNKILLABLE_AFTER)
-    over, last = transition(late, events.Remaining([SLEEP]))
+    over, last = transition(late, partial(ending.on_remaining, processes=[SLEEP]))
 
-    assert actions[0] == SignalAll([SLEEP], kill=True)
-    assert (over.phase, last[1]) == (Phase.AFTER, CloseAttempt([SLEEP]))
+    assert actions[0] == call.signal_all([SLEEP], kill=True)
+    assert (over.phase, last[1]) == (Phase.AFTER, call.close([SLEEP], started=True))
 
 
 @pytest.mark.parametrize(
@@ -526,48 +539,55 @@ def test_an_error_that_the_agent_can_still_record(
 def test_a_failure_that_is_seen_after_the_last_process_sets_no_kill(phase: Phase) -> None:
     """The next attempt may have begun when it came: that has a torchrun yet to start, and would count as ended."""
     _, actions = transition(run_of(phase, restartable=True), failed_rank())
-    assert GangFailure("rank 0 exited with 3") in actions
-    assert not [action for action in actions if isinstance(action, StartTimer)]
+    assert call.gang.on_failure("rank 0 exited with 3") in actions
+    assert "start_timer" not in [one.name for one in actions]
 
 
 # Whatever arrives when, a run ends once, and nothing is started once a cause of the end is known.
 
 OUTSIDE: list[Any] = [
-    events.ClientGo(PORT),
-    events.Notice.CLIENT_LEFT,
-    events.Cancelled("no GO arrived"),
-    events.StopRequested(STOPPED),
-    events.StopOrdered(STOPPED._replace(kind=FAILURE)),
-    events.Notice.TIME_IS_UP,
-    events.Notice.GUARDIAN_LOST,
-    events.AgentFailed("the agent failed: E"),
+    partial(starting.on_client_go, port=PORT),
+    partial(ending.on_client_left),
+    partial(ending.on_cancelled, reason="no GO arrived"),
+    partial(ending.on_stop_requested, order=STOPPED),
+    partial(ending.on_stop_ordered, order=STOPPED._replace(kind=FAILURE)),
+    partial(ending.on_time_is_up),
+    partial(ending.on_guardian_lost),
+    partial(ending.on_agent_failed, reason="the agent failed: E"),
     failed_rank(),
     exited(0),
     exited(1, text="EADDRINUSE", has_workers=False),
-    events.Notice.SETUP_ORDERED,
-    events.Notice.BEFORE_ORDERED,
+    partial(starting.on_setup_ordered),
+    partial(starting.on_before_ordered),
 ]
 
 
-def answers_to(action: Action, chance: random.Random) -> list[Any]:
-    """Return what executors would post."""
-    if isinstance(action, StartHelper):
-        done = events.Notice.SETUP_MADE if action.stage == "setup" else events.Notice.BEFORE_DONE
-        return [chance.choice([done, done, events.HelperFailed("before: x", {})])]
-    if isinstance(action, StartTimer):
-        return [action.event] if action.name == "end" else []
-    answers: dict[Any, list[Any]] = {
-        OpenPorts: [events.PortsOpened(chance.random() < 0.5, PORT, True)],
-        StartGate: [events.GateStarted(TORCHRUN), events.GateReady(TORCH)],
-        AwaitListener: [events.Listened(True, "")],
-        Act.FIND_REMAINING: [events.Remaining([SLEEP] if chance.random() < 0.3 else [])],
-        KillBelow: [exited(None, 9)],
-        CloseAttempt: [events.AllEnded([], [], {})],
-        BuildPart: [events.PartBuilt(PART, chance.random() < 0.5)],
-        StartAfter: [events.AfterEnded()],
-        Act.SCAN_OUTSIDE: [events.OutsideRead(None)],
+def answers_to(done: Call, chance: random.Random) -> list[Any]:
+    """Return the events that the effects would post."""
+    if done.name == "start_helper":
+        made = starting.on_setup_made if done.arguments["stage"] == "setup" else starting.on_before_done
+        failed = partial(starting.on_helper_failed, reason="before: x", facts={})
+        return [chance.choice([partial(made), partial(made), failed])]
+    if done.name == "start_timer":
+        return [partial(ending.on_tick)] if done.arguments["name"] == "end" else []
+    has_environment, found = chance.random() < 0.5, [SLEEP] if chance.random() < 0.3 else []
+    answers: dict[str, list[Any]] = {
+        "open_ports": [
+            partial(starting.on_ports_opened, has_environment=has_environment, port=PORT, locked=True)
+        ],
+        "start_gate": [
+            partial(starting.on_gate_started, entry=TORCHRUN),
+            partial(starting.on_gate_ready, torch=TORCH),
+        ],
+        "await_listener": [partial(starting.on_listened, listens=True, text="")],
+        "find_remaining": [partial(ending.on_remaining, processes=found)],
+        "kill_below": [exited(None, 9)],
+        "close": [partial(ending.on_all_ended, leftovers=[], signalled=[], worlds={})],
+        "build_part": [partial(ending.on_part_built, part=PART, has_after=chance.random() < 0.5)],
+        "start_after": [partial(ending.on_after_ended)],
+        "scan_outside": [partial(ending.on_outside_read, summary=None)],
     }
-    return answers.get(action if isinstance(action, Act) else type(action), [])
+    return answers.get(done.name, [])
 
 
 @pytest.mark.parametrize("seed", first(60, map(str, range(300))))
@@ -576,8 +596,12 @@ def test_a_run_ends_once_whatever_comes(seed: str) -> None:
     chance = random.Random(int(seed))
     spec = {**SPEC, "setup": {"kind": "venv"}, "before": {"steps": []}, "time_limit": 60.0}
     state = RunState(new_attempt(spec, idle=False), False, now=NOW, time=TIME_NOW)
-    pending: list[Any] = [events.Notice.PREPARED, events.Notice.SETUP_ORDERED, events.Notice.BEFORE_ORDERED]
-    done: list[Action] = []
+    pending: list[Any] = [
+        partial(starting.on_prepared),
+        partial(starting.on_setup_ordered),
+        partial(starting.on_before_ordered),
+    ]
+    done: list[Call] = []
     for count in range(400):
         if state.phase is Phase.ENDED:
             break
@@ -586,15 +610,15 @@ def test_a_run_ends_once_whatever_comes(seed: str) -> None:
         before = state
         state, actions = transition(state._replace(now=NOW + count * 0.5), event)
         if before.attempt.has_cause:
-            assert not {StartGate, SendGo} & {type(action) for action in actions}, (event, actions)
+            assert not {"start_gate", "send_go"} & {one.name for one in actions}, (event, actions)
         assert state.attempt.kill.all_at <= before.attempt.kill.all_at
         for action in actions:
             pending += answers_to(action, chance)
         done += actions
 
     assert state.phase is Phase.ENDED
-    assert [action.event for action in done if isinstance(action, Journal)].count("ended") == 1
-    assert isinstance(done[-1], GangEnd)
+    assert [one.arguments["event"] for one in done if one.name == "journal"].count("ended") == 1
+    assert done[-1].name == "report_end"
 
 
 def test_an_attempt_is_a_value() -> None:
@@ -608,12 +632,12 @@ def test_an_attempt_is_a_value() -> None:
 def test_a_program_that_served_node_0_has_succeeded_however_it_ended() -> None:
     """Whether it failed a moment before, is ended with SIGTERM, or is killed."""
     spec = {**SERVED, "node_rank": 1}
-    order = events.StopOrdered(StopOrder("node 0 has ended", 5.0, DONE))
+    order = partial(ending.on_stop_ordered, order=StopOrder("node 0 has ended", 5.0, DONE))
     running = run_of(Phase.RUNNING, spec=spec)
     held = run_of(Phase.RUNNING, spec=spec, held_failure="rank 1 exited with 1", torchrun_runs=False)
     for before, code in ((running, -15), (held, 1)):
         state, actions = transition(before, order)
-        assert (Act.FIND_REMAINING in actions) == (state.attempt.torchrun_runs is False)
+        assert (call.find_remaining() in actions) == (state.attempt.torchrun_runs is False)
         observed_end = state.attempt.observed._replace(exit=code)
         assert judge(observed_end) == ("SUCCEEDED", "")
     failed = transition(running.observe(first_failure="rank 1 exited with 3"), order)[0]

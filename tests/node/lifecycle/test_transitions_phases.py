@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from recorded_effects import Call, call, transition
 
-from clusterctl.node.lifecycle import events
-from clusterctl.node.lifecycle.actions import (
-    Act,
-    Action,
-    CancelTimer,
-    GangFailure,
-    GangStop,
-    Journal,
-    KillBelow,
-    RecordWorkers,
-    Report,
-    SendClient,
-    SendGo,
-    SetState,
-    StartGate,
-    StartHelper,
-    StartTimer,
-)
+from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
-from clusterctl.node.lifecycle.transitions import transition
 from clusterctl.node.runtime.processes import Stat
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.messages.stop_kinds import FAILURE, STOP
@@ -46,7 +30,7 @@ SPEC: dict[str, Any] = {
 SETUP = {"kind": "venv", "content": "0" * 64}
 TORCHRUN = {"pid": 7, "starttime": 1, "exit": None, "signal": None}
 FACTS = {"text": "boom", "code": "CC-SETUP-001"}
-GOING_AND_GONE: tuple[Action, ...] = (SendClient("go_received", {}), Act.CLOSE_CLIENT)
+GOING_AND_GONE: tuple[Call, ...] = (call.send_client("go_received", {}), call.close_client())
 
 
 def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attempt: Any) -> RunState:
@@ -58,32 +42,35 @@ def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attem
     return state.change(phase=phase, **{"torchrun_runs": runs, **attempt}).observe(started=started)
 
 
-def summarize(state: RunState, actions: tuple[Action, ...]) -> str:
+def summarize(state: RunState, actions: tuple[Call, ...]) -> str:
     """Name the phase, what is written into the journal, what is killed when, and what the gang is told."""
     words = [state.phase.name]
-    for action in actions:
-        if isinstance(action, Journal):
-            words.append(action.event)
-        elif isinstance(action, StartTimer) and action.name == "end":
+    named = {
+        "gang.on_stop": "gang",
+        "gang.on_failure": "gang",
+        "gang.leave": "leave",
+        "kill_below": "kill",
+        "terminate_torchrun": "term",
+    }
+    for one in actions:
+        if one.name == "journal":
+            words.append(one.arguments["event"])
+        elif one.name == "start_timer" and one.arguments["name"] == "end":
             words.append("soon")
-        elif isinstance(action, KillBelow):
-            words.append("kill")
-        elif isinstance(action, (GangStop, GangFailure)):
-            words.append("gang")
-        elif action in (Act.TERMINATE_TORCHRUN, Act.GANG_LEAVE):
-            words.append({Act.TERMINATE_TORCHRUN: "term", Act.GANG_LEAVE: "leave"}[action])  # type: ignore[index]  # one of both
+        elif one.name in named:
+            words.append(named[one.name])
     return " ".join(words)
 
 
 ORDER = StopOrder("stopped by ann@laptop", 5.0, STOP)
 WHAT_ENDS: dict[str, Any] = {
-    "cancelled": events.Cancelled("no GO arrived"),
-    "client left": events.Notice.CLIENT_LEFT,
-    "person's stop": events.StopRequested(ORDER),
-    "gang's stop": events.StopOrdered(ORDER._replace(kind=FAILURE)),
-    "time is up": events.Notice.TIME_IS_UP,
-    "no guardian": events.Notice.GUARDIAN_LOST,
-    "own error": events.AgentFailed("the agent failed: E"),
+    "cancelled": partial(ending.on_cancelled, reason="no GO arrived"),
+    "client left": partial(ending.on_client_left),
+    "person's stop": partial(ending.on_stop_requested, order=ORDER),
+    "gang's stop": partial(ending.on_stop_ordered, order=ORDER._replace(kind=FAILURE)),
+    "time is up": partial(ending.on_time_is_up),
+    "no guardian": partial(ending.on_guardian_lost),
+    "own error": partial(ending.on_agent_failed, reason="the agent failed: E"),
 }
 NOW, SOON = (
     "ENDING stopping kill",
@@ -144,11 +131,19 @@ def test_what_ends_a_run_in_each_phase(name: str, phase: Phase) -> None:
 @pytest.mark.parametrize("phase", [Phase.IDLE, Phase.SPARE, Phase.PREPARING])
 def test_an_environment_is_made_before_and_after_go(phase: Phase) -> None:
     """A spare makes it too, and starts no gate in it."""
-    state, actions = transition(run_of(phase, spec={"setup": SETUP}), events.Notice.SETUP_ORDERED)
-    assert actions == (Journal("setup", {}), SetState({"reason": "setup"}), StartHelper("setup"))
-    state, actions = transition(state, events.Notice.SETUP_MADE)
-    made: tuple[Action, ...] = SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {})
-    assert actions == (made if phase is not Phase.PREPARING else (*made, StartGate()))
+    state, actions = transition(run_of(phase, spec={"setup": SETUP}), partial(starting.on_setup_ordered))
+    assert actions == (
+        call.journal("setup", {}),
+        call.set_state({"reason": "setup"}),
+        call.start_helper("setup"),
+    )
+    state, actions = transition(state, partial(starting.on_setup_made))
+    made: tuple[Call, ...] = (
+        call.set_state({"reason": ""}),
+        call.journal("setup_done", {}),
+        call.send_client("environment", {}),
+    )
+    assert actions == (made if phase is not Phase.PREPARING else (*made, call.start_gate()))
     assert (state.phase, state.attempt.has_environment) == (phase, True)
 
 
@@ -156,24 +151,32 @@ def test_an_environment_is_made_before_and_after_go(phase: Phase) -> None:
 @pytest.mark.parametrize(
     ("event", "journal"),
     [
-        (events.HelperFailed("setup: boom", FACTS), Journal("setup_failed", FACTS)),
-        (events.StepFailed("boom", "boom", "CC-SETUP-001", False), Journal("gate_failed", FACTS)),
+        (
+            partial(starting.on_helper_failed, reason="setup: boom", facts=FACTS),
+            call.journal("setup_failed", FACTS),
+        ),
+        (
+            partial(
+                starting.on_step_failed, reason="boom", text="boom", code="CC-SETUP-001", in_environment=False
+            ),
+            call.journal("gate_failed", FACTS),
+        ),
     ],
 )
-def test_a_start_that_fails_ends_the_run_here(phase: Phase, event: Any, journal: Journal) -> None:
+def test_a_start_that_fails_ends_the_run_here(phase: Phase, event: Any, journal: Call) -> None:
     """Also a spare's: the port to listen at is taken, or its environment cannot be made."""
     state, actions = transition(run_of(phase), event)
     assert state.phase is Phase.ENDING
-    assert actions[:2] == (journal, Report(journal.event, FACTS))
-    assert state.attempt.observed.gate_failed == event.reason
+    assert actions[:2] == (journal, call.send_client(journal.arguments["event"], FACTS))
+    assert state.attempt.observed.gate_failed == event.keywords["reason"]
 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_command_that_runs_is_reported(phase: Phase) -> None:
     """Whatever else happens meanwhile."""
-    assert transition(run_of(phase), events.Doing("pip")) == (
+    assert transition(run_of(phase), partial(starting.on_doing, text="pip")) == (
         run_of(phase),
-        (Report("doing", {"text": "pip"}),),
+        (call.send_client("doing", {"text": "pip"}),),
     )
 
 
@@ -181,52 +184,59 @@ def test_a_command_that_runs_is_reported(phase: Phase) -> None:
 def test_the_clients_go_of_a_node_that_the_gang_has_called_in_sends_the_client_away(phase: Phase) -> None:
     """It comes late, and the attempt that it is for is over."""
     state = run_of(phase, is_first=False)
-    assert transition(state, events.ClientGo(29500)) == (state, GOING_AND_GONE)
+    assert transition(state, partial(starting.on_client_go, port=29500)) == (state, GOING_AND_GONE)
 
 
 def test_the_gangs_go_names_the_master() -> None:
     """Which need not be the first node; one that comes before the gate is ready waits for it."""
-    go = events.GangGo("10.0.0.3", 29501)
+    go = partial(starting.on_gang_go, address="10.0.0.3", port=29501)
     early, nothing = transition(run_of(Phase.PREPARING, is_first=False), go)
     assert (early.phase, nothing) == (Phase.PREPARING, ())
-    waited, later = transition(early, events.GateReady(""))
+    waited, later = transition(early, partial(starting.on_gate_ready, torch=""))
     ready, actions = transition(run_of(Phase.READY, is_first=False), go)
     assert waited.phase is ready.phase is Phase.RUNNING
-    assert SendGo("10.0.0.3", 29501) in actions
+    assert call.send_go("10.0.0.3", 29501) in actions
     assert later[2:] == actions
 
 
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.ENDING])
 def test_what_torchrun_reports_while_it_runs(phase: Phase) -> None:
     """Listening, workers, and the size of their world, also of an attempt that ends already."""
-    listens = transition(run_of(phase, port=29500, awaits_listener=True), events.Listened(True, ""))
+    listens = transition(
+        run_of(phase, port=29500, awaits_listener=True), partial(starting.on_listened, listens=True, text="")
+    )
     assert not listens[0].attempt.awaits_listener
-    assert Report("listening", {"port": 29500}) in listens[1]
-    workers = events.WorkersStarted([0, 1])  # type: ignore[list-item]  # ranks by value
+    assert call.send_client("listening", {"port": 29500}) in listens[1]
+    workers = partial(ending.on_workers_started, ranks=[0, 1])  # type: ignore[list-item]  # ranks by value
     assert transition(run_of(phase), workers)[1] == (
-        Act.START_LOGS,
-        RecordWorkers(),
-        Journal("workers", {"ranks": [0, 1]}),
-        Act.WATCH_RANKS,
+        call.start_logs(),
+        call.record_workers(),
+        call.journal("workers", {"ranks": [0, 1]}),
+        call.watch_ranks(None),
     )
     program = run_of(phase, spec={"module": ""})
-    assert transition(program, workers)[1][-1] is Act.WATCH_NESTED
-    assert transition(program, events.WorldSeen(2))[1] == (RecordWorkers(),)
-    unplanned = Journal("world_size", {"seen": 4, "planned": 2})
-    assert transition(program, events.WorldSeen(4))[1] == (unplanned, RecordWorkers())
+    assert transition(program, workers)[1][-1] == call.watch_nested()
+    assert transition(program, partial(ending.on_world_seen, size=2))[1] == (call.record_workers(),)
+    unplanned = call.journal("world_size", {"seen": 4, "planned": 2})
+    assert transition(program, partial(ending.on_world_seen, size=4))[1] == (unplanned, call.record_workers())
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARING, Phase.READY, Phase.ENDING, Phase.AFTER, Phase.ENDED])
 def test_torchruns_end_is_recorded_in_every_phase(phase: Phase) -> None:
     """Before GO it is the gate's, and ends the start; one that could not be killed may end late."""
-    event = events.TorchrunExited(
-        {**TORCHRUN, "exit": 1}, 1, None, "exited with 1", "no torch", False, "", False
+    event = partial(
+        starting.on_torchrun_exited,
+        entry={**TORCHRUN, "exit": 1},  # type: ignore[arg-type]  # a record by value
+        text="no torch",
+        has_workers=False,
+        unseen_failure="",
+        in_environment=False,
     )
     state = run_of(phase)
     if phase is Phase.ENDING:
         state = state.observe(started=False, cancelled="no GO arrived")
     after, actions = transition(state, event)
-    assert actions[0] == SetState({"torchrun": {**TORCHRUN, "exit": 1}})
+    assert actions[0] == call.set_state({"torchrun": {**TORCHRUN, "exit": 1}})
     assert (after.attempt.torchrun_runs, after.attempt.observed.exit) == (False, 1)
     if phase in (Phase.PREPARING, Phase.READY):
         assert (after.phase, after.attempt.observed.gate_failed) == (Phase.ENDING, "no torch")
@@ -234,24 +244,29 @@ def test_torchruns_end_is_recorded_in_every_phase(phase: Phase) -> None:
 
 def test_a_spare_that_is_called_in_waits_for_no_client() -> None:
     """The time that a client has for its GO is over."""
-    called = events.AttemptCalled({**SPEC, "attempt": 2, "node_rank": 0}, None, None)
-    assert CancelTimer("go") in transition(run_of(Phase.IDLE, restartable=True), called)[1]
+    called = partial(
+        starting.on_attempt_called,
+        spec={**SPEC, "attempt": 2, "node_rank": 0},
+        node_rank=None,
+        time_left=None,
+    )
+    assert call.cancel_timer("go") in transition(run_of(Phase.IDLE, restartable=True), called)[1]
 
 
 @pytest.mark.parametrize("phase", [Phase.ENDING, Phase.AFTER, Phase.ENDED])
 @pytest.mark.parametrize(
     "event",
     [
-        events.Notice.PREPARED,
-        events.PortsOpened(True, 29500, True),
-        events.Notice.SETUP_ORDERED,
-        events.Notice.SETUP_MADE,
-        events.Notice.BEFORE_ORDERED,
-        events.Notice.BEFORE_DONE,
-        events.HelperFailed("setup: boom", FACTS),
-        events.StepFailed("boom", "boom", "", False),
-        events.GateReady(""),
-        events.GangGo("10.0.0.3", 29501),
+        partial(starting.on_prepared),
+        partial(starting.on_ports_opened, has_environment=True, port=29500, locked=True),
+        partial(starting.on_setup_ordered),
+        partial(starting.on_setup_made),
+        partial(starting.on_before_ordered),
+        partial(starting.on_before_done),
+        partial(starting.on_helper_failed, reason="setup: boom", facts=FACTS),
+        partial(starting.on_step_failed, reason="boom", text="boom", code="", in_environment=False),
+        partial(starting.on_gate_ready, torch=""),
+        partial(starting.on_gang_go, address="10.0.0.3", port=29501),
     ],
 )
 def test_nothing_of_the_start_counts_once_it_ends(phase: Phase, event: Any) -> None:
@@ -261,7 +276,7 @@ def test_nothing_of_the_start_counts_once_it_ends(phase: Phase, event: Any) -> N
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.RUNNING, Phase.ENDING)])
-@pytest.mark.parametrize("event", [events.Notice.TICK, events.Remaining([])])
+@pytest.mark.parametrize("event", [partial(ending.on_tick), partial(ending.on_remaining, processes=[])])
 def test_nothing_is_killed_before_a_cause_or_once_no_process_is_left(phase: Phase, event: Any) -> None:
     """A moment of the attempt before does not end the next one; what runs in the end are the commands of `after`."""
     assert transition(run_of(phase), event) == (run_of(phase), ())
@@ -271,16 +286,18 @@ def test_nothing_is_killed_before_a_cause_or_once_no_process_is_left(phase: Phas
 def test_a_spare_runs_no_commands_before_go(phase: Phase) -> None:
     """They belong to an attempt in which it has a rank."""
     state = run_of(phase, spec={"before": {"steps": []}})
-    assert transition(state, events.Notice.BEFORE_ORDERED) == (state, ())
+    assert transition(state, partial(starting.on_before_ordered)) == (state, ())
 
 
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.ENDING])
 def test_what_outlives_torchrun_is_looked_for_again(phase: Phase) -> None:
     """Also after a torchrun that ended well."""
     sleep = Stat(9, "sleep", "S", 1, 1, 1, 0)
-    state, actions = transition(run_of(phase, torchrun_runs=False), events.Remaining([sleep]))
-    assert StartTimer("end", 0.02, events.Notice.TICK) in actions
-    assert transition(state, events.Notice.TICK)[1] == (Act.FIND_REMAINING,)
+    state, actions = transition(
+        run_of(phase, torchrun_runs=False), partial(ending.on_remaining, processes=[sleep])
+    )
+    assert call.start_timer("end", 0.02, partial(ending.on_tick)) in actions
+    assert transition(state, partial(ending.on_tick))[1] == (call.find_remaining(),)
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -289,16 +306,26 @@ def test_what_the_gang_decides_counts_in_every_phase(phase: Phase) -> None:
     state = run_of(phase, restartable=True)
     entry = {"attempt": 1, "reason": "node_lost", "node": "gpu02", "text": "gpu02 is lost"}
     entry.update(began=1.0, ended=2.0, progress=True)
-    paused, actions = transition(state, events.Paused(entry, 2.0, "restart 1 of 3", [], {}))
+    paused, actions = transition(
+        state,
+        partial(ending.on_paused, entry=entry, seconds=2.0, text="restart 1 of 3", attempts=[], ranks={}),
+    )
     assert (summarize(paused, actions), paused) == (f"{phase.name} pausing", state)
-    called, actions = transition(state, events.AttemptCalled({**SPEC, "attempt": 2}, 1, None))
+    called, actions = transition(
+        state, partial(starting.on_attempt_called, spec={**SPEC, "attempt": 2}, node_rank=1, time_left=None)
+    )
     assert (summarize(called, actions), called.attempt.number) == ("PREPARING attempt", 2)
-    ended, actions = transition(state, events.Concluded({"state": "STOPPED", "reason": "stopped"}))
+    ended, actions = transition(
+        state, partial(ending.on_concluded, end={"state": "STOPPED", "reason": "stopped"})
+    )
     assert (summarize(ended, actions), ended.final) == (f"{phase.name} ended", True)
-    assert transition(ended, events.Concluded({})) == (ended, ())
-    assert transition(state, events.Notice.GANG_DONE) == (state, (Act.LEAVE,))
+    assert transition(ended, partial(ending.on_concluded, end={})) == (ended, ())
+    assert transition(state, partial(ending.on_gang_done)) == (state, (call.leave(),))
 
 
 def test_a_stop_that_ends_the_run_is_recorded_by_a_spare() -> None:
     """A failure elsewhere does not concern it."""
-    assert summarize(*transition(run_of(Phase.SPARE), events.StopOrdered(ORDER))) == "SPARE stopping"
+    assert (
+        summarize(*transition(run_of(Phase.SPARE), partial(ending.on_stop_ordered, order=ORDER)))
+        == "SPARE stopping"
+    )

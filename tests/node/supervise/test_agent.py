@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from clusterctl.node.lifecycle import events
+from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.state import Phase
 from clusterctl.node.supervise import agent
 from clusterctl.node.supervise.agent import Agent, next_beat
@@ -26,7 +27,7 @@ class Followed(Agent):
     def __init__(self, phase: Phase, outside_stop: object) -> None:
         self._events, self._held, self._busy = deque(), [], False
         self._spec: Any = {"outside_stop": outside_stop}
-        self.state: Any = SimpleNamespace(phase=phase)
+        self._run: Any = SimpleNamespace(phase=phase)
         self.timers: list[Callable[[], None]] = []
         self._loop: Any = SimpleNamespace(after=lambda _seconds, _name, work: self.timers.append(work))
         self.followed: list[object] = []
@@ -36,20 +37,23 @@ class Followed(Agent):
         self._events.clear()
 
 
-ENDED_BY_SIGTERM = events.RankExited(Rank(1), 7, None, signal.SIGTERM, "killed by SIGTERM")
-STOP = events.StopRequested(StopOrder("stopped by Slurm", 1.0))
+WORKER_ENDED = partial(
+    ending.on_rank_exited, rank=Rank(1), pid=7, exit_code=None, signal=15, failure="killed by SIGTERM"
+)
+PREPARED = partial(starting.on_prepared)
+ORDER = StopOrder("stopped by Slurm", 1.0)
 
 
 @pytest.mark.parametrize("outside_stop", [None, {"reason": "stopped by Slurm"}])
-@pytest.mark.parametrize("stop", [STOP, events.StopOrdered(STOP.order)])
-def test_a_stop_from_outside_comes_before_the_end_that_it_caused(stop: Any, outside_stop: object) -> None:
+@pytest.mark.parametrize("rule", [ending.on_stop_requested, ending.on_stop_ordered])
+def test_a_stop_from_outside_comes_before_the_end_that_it_caused(rule: Any, outside_stop: object) -> None:
     """Whichever of the two is seen first: else the end of a login session, or scancel, would blame a rank."""
-    own = Followed(Phase.RUNNING, outside_stop)
-    own.post(ENDED_BY_SIGTERM)
-    own.post(events.Notice.PREPARED)
+    own, stop = Followed(Phase.RUNNING, outside_stop), partial(rule, order=ORDER)
+    own.post_end(WORKER_ENDED, signal.SIGTERM)
+    own.post(PREPARED)
     assert own.followed == []
-    own.post(stop)
-    assert own.followed == [stop, ENDED_BY_SIGTERM, events.Notice.PREPARED]
+    own.post_stop(stop)
+    assert own.followed == [stop, WORKER_ENDED, PREPARED]
     own.timers[0]()
     assert len(own.followed) == 3 and len(own.timers) == 1
 
@@ -58,9 +62,9 @@ def test_a_stop_from_outside_comes_before_the_end_that_it_caused(stop: Any, outs
 def test_a_sigterm_to_one_worker_is_a_failure_after_a_moment(outside_stop: object) -> None:
     """That worker alone was signalled."""
     own = Followed(Phase.RUNNING, outside_stop)
-    own.post(ENDED_BY_SIGTERM)
+    own.post_end(WORKER_ENDED, signal.SIGTERM)
     own.timers[0]()
-    assert own.followed == [ENDED_BY_SIGTERM]
+    assert own.followed == [WORKER_ENDED]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +76,9 @@ def test_a_sigterm_to_one_worker_is_a_failure_after_a_moment(outside_stop: objec
 )
 def test_other_ends_are_taken_at_once(phase: Phase, outside_stop: object, number: int) -> None:
     """At an end of ours, and by another signal."""
-    own, event = Followed(phase, outside_stop), ENDED_BY_SIGTERM._replace(signal=number)
-    own.post(event)
-    assert own.followed == [event] and own.timers == []
+    own = Followed(phase, outside_stop)
+    own.post_end(WORKER_ENDED, number)
+    assert own.followed == [WORKER_ENDED] and own.timers == []
 
 
 @pytest.mark.parametrize("lateness", [0.0, 0.2, 0.45])
@@ -108,7 +112,7 @@ def test_the_agent_waits_for_the_moment_at_which_its_next_beat_is_due(
         _descriptors=SimpleNamespace(beats=-1),
         _executor=SimpleNamespace(
             gang=SimpleNamespace(beat=lambda: beats.append("gang")),
-            attempt=SimpleNamespace(scan_output=lambda: None),
+            processes=SimpleNamespace(scan_output=lambda: None),
         ),
         _record=SimpleNamespace(flush=lambda: None),
         _halted=SimpleNamespace(scan=lambda: None),

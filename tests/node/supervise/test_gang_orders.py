@@ -32,6 +32,6 @@ def test_a_further_attempt_has_the_names_of_its_own_nodes() -> None:
     orders.roster.assign({0, 2})
     orders.start_next_attempt()
 
-    ray = called[0].spec["ray"]
+    ray = called[0].keywords["spec"]["ray"]
     assert ray == {"names": {"10.0.0.1": "gpu01", "10.0.0.3": "gpu03"}, "own_ports": 10}
     assert spec["ray"]["names"] == {"10.0.0.1": "gpu01", "10.0.0.2": "gpu02"}

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recorded_effects import call, make_run
 
-from clusterctl.node.lifecycle import events
-from clusterctl.node.lifecycle.actions import BuildPart, SetState
 from clusterctl.node.lifecycle.ending import hand_over, on_all_ended
 from clusterctl.node.lifecycle.state import Observed, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity
@@ -192,10 +191,11 @@ def test_only_a_part_that_succeeded_is_one_that_ran_alone() -> None:
         (0, "ran alone: no process group of 4 was formed"),
         (3, "torchrun exited with 3"),
     ):
-        ended = events.AllEnded([], [], {}, ALONE)  # type: ignore[arg-type]  # of literal numbers
-        now = state.change(observed=observed._replace(exit=exit_code))
-        _, (action,) = on_all_ended(now, ended)
-        assert action == BuildPart(*(("SUCCEEDED", reason, ALONE) if not exit_code else ("FAILED", reason)))
+        run, calls = make_run(state.change(observed=observed._replace(exit=exit_code)))
+        on_all_ended(run, [], [], {}, ALONE)  # type: ignore[arg-type]  # of literal numbers
+        name, alone = ("FAILED", None) if exit_code else ("SUCCEEDED", ALONE)
+        assert calls == [call.build_part(name, reason, alone=alone)]
     part: Any = {"state": "SUCCEEDED", "reason": "", "alone": ALONE}
-    _, actions = hand_over(state._replace(part=part))
-    assert [action.values.get("alone") for action in actions if isinstance(action, SetState)] == [ALONE]
+    run, calls = make_run(state)
+    hand_over(run, part)
+    assert [one.arguments["values"].get("alone") for one in calls if one.name == "set_state"] == [ALONE]

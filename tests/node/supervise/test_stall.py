@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recorded_effects import call, make_run
 
-from clusterctl.node.lifecycle import events
-from clusterctl.node.lifecycle.actions import Act, GangFailure
 from clusterctl.node.lifecycle.ending import judge, on_stalled
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import identify
@@ -122,11 +121,15 @@ def test_a_stalled_attempt_fails_with_the_grace_of_the_run() -> None:
     spec: Any = {"attempt": 1, "module": "", "processes": 1, "master_addr": "", "grace": 5.0}
     state = RunState(new_attempt(spec, idle=False), False, now=100.0, time=1000.0)
     state = state.change(phase=Phase.RUNNING, torchrun_runs=True)
-    ended, actions = on_stalled(state, events.Stalled(600.4))
-    assert ended.phase is Phase.ENDING and ended.attempt.kill.workers_at == 105.0
-    assert Act.TERMINATE_TORCHRUN in actions and GangFailure("no rank made progress for 10m") in actions
-    assert judge(ended.attempt.observed) == ("FAILED", "no rank made progress for 10m")
-    assert on_stalled(state.observe(cancelled="stopped"), events.Stalled(600.0))[1] == ()
+    run, calls = make_run(state)
+    on_stalled(run, 600.4)
+    assert run.phase is Phase.ENDING and run.attempt.kill.workers_at == 105.0
+    reason = "no rank made progress for 10m"
+    assert call.terminate_torchrun() in calls and call.gang.on_failure(reason) in calls
+    assert judge(run.attempt.observed) == ("FAILED", reason)
+    stopped, calls = make_run(state.observe(cancelled="stopped"))
+    on_stalled(stopped, 600.0)
+    assert calls == []
 
 
 class FoundStall:

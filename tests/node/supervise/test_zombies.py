@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded_effects import call, make_run
 
 from clusterctl.node.diagnose.stacks import LONGEST_STACK, StackRequest, State, find_thread, is_script_over
-from clusterctl.node.lifecycle import events
-from clusterctl.node.lifecycle.actions import KillBelow, SignalAll, StartTimer
 from clusterctl.node.lifecycle.ending import on_rank_stuck
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity, Stat
@@ -118,8 +117,9 @@ def test_it_has_the_grace_of_the_run() -> None:
     state = RunState(new_attempt(spec, idle=False), False, now=100.0, time=1000.0)
     state = state.change(phase=Phase.RUNNING, torchrun_runs=True)
     process = Stat(7, "python", "S", 1, 2, 1, 0)
-    state, actions = on_rank_stuck(state, events.RankStuck(Rank(1), process, "ValueError: no", 30.0))
-    assert state.phase is Phase.ENDING and state.attempt.kill.workers_at == 105.0
-    assert SignalAll([process], kill=False) in actions
-    assert not any(isinstance(action, KillBelow) for action in actions)
-    assert [action.seconds for action in actions if isinstance(action, StartTimer)] == [5.0]
+    run, calls = make_run(state)
+    on_rank_stuck(run, Rank(1), process, "ValueError: no", 30.0)
+    assert run.phase is Phase.ENDING and run.attempt.kill.workers_at == 105.0
+    assert call.signal_all([process], kill=False) in calls
+    assert "kill_below" not in [one.name for one in calls]
+    assert [one.arguments["seconds"] for one in calls if one.name == "start_timer"] == [5.0]

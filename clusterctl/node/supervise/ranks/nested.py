@@ -91,8 +91,7 @@ class NestedRanks:
         """Take the end of a rank that became ours when its launcher ended first."""
         worker = self._workers.on_child_exit(pid, status)
         if worker is not None:
-            self._watch.remove(worker)
-            self._callbacks.on_end(worker)
+            self._watch.report_end(worker)
 
     def fill_unseen_ends(self, program: Worker, log: str) -> None:
         """Fill in what only the launcher saw: all ended well if the program did, else torchrun's own table tells."""

@@ -240,8 +240,12 @@ class WorkerWatch:
                 self.remove(worker)  # its parent has reaped it, and reports it
             else:
                 worker.record_exit(status)
-                self.remove(worker)
-                self._on_end(worker)
+                self.report_end(worker)
+
+    def report_end(self, worker: Worker) -> None:
+        """Report a worker whose end is recorded, and watch it no more."""
+        self.remove(worker)
+        self._on_end(worker)
 
     def _poll(self) -> None:
         self.check()

@@ -1,0 +1,222 @@
+"""What the rules of a run work on: its state, and the effects that they call.
+
+An event is a rule with its facts: `partial(on_rank_exited, rank=...)`. A rule sets the state, and calls effects in
+their order. What an effect finds out comes back as an event, which its docstring names. `Effects` is implemented by
+`node/supervise/executor.py`, `Processes` by `node/supervise/attempt.py`; in tests a recording double is both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, List, Optional
+
+from .state import AttemptState, Phase, RunState
+
+if TYPE_CHECKING:
+    from functools import partial
+
+    from ...protocol.messages.agent import AnyEventFacts, EventName, Stage
+    from ...protocol.messages.files import (
+        AloneRecord,
+        AnyJournalFacts,
+        JournalEvent,
+        PartRecord,
+        Spec,
+        StateChange,
+    )
+    from ...protocol.ranks import Rank
+    from ...protocol.states import RunState as StateName
+    from ..gang.membership import Gang
+    from ..runtime.processes import Stat
+
+    Event = partial[None]
+
+
+class Processes(ABC):
+    """The processes, ports and files of one attempt on this node."""
+
+    # the start
+
+    @abstractmethod
+    def start_gate(self, *, other_port: bool = False) -> None:
+        """Start the gate, with another master port if the first was taken: on_gate_started, on_step_failed."""
+
+    @abstractmethod
+    def start_helper(self, stage: Stage) -> None:
+        """Run `setup` or `before`: on_setup_made, on_before_done, on_helper_failed, on_step_failed."""
+
+    @abstractmethod
+    def send_go(self, address: str, port: int) -> None:
+        """Make the gate become torchrun."""
+
+    @abstractmethod
+    def await_listener(self, port: int) -> None:
+        """Wait until torchrun listens on the port: on_listened."""
+
+    @abstractmethod
+    def release_port(self) -> None:
+        """Close the master port that is held."""
+
+    # the job
+
+    @abstractmethod
+    def record_workers(self, ended: Optional[Rank] = None) -> None:
+        """Write ranks, pids and ends into the record; `ended` is the rank that has just ended."""
+
+    @abstractmethod
+    def watch_ranks(self, began: Optional[float]) -> None:
+        """Watch for ranks that have failed and do not exit, and for progress: on_rank_stuck, on_stalled."""
+
+    @abstractmethod
+    def watch_nested(self) -> None:
+        """Watch for ranks that a program starts itself: on_world_seen, on_nested_found, on_nested_exited."""
+
+    @abstractmethod
+    def scan_output(self) -> None:
+        """Record the current length of the ranks' stderr."""
+
+    # the end
+
+    @abstractmethod
+    def terminate_torchrun(self) -> None:
+        """Send SIGTERM to torchrun, once."""
+
+    @abstractmethod
+    def kill_below(self, *, spare_torchrun: bool) -> None:
+        """Kill what runs below the agent."""
+
+    @abstractmethod
+    def signal_all(self, processes: List[Stat], *, kill: bool) -> None:
+        """Send SIGKILL, or SIGTERM once to each."""
+
+    @abstractmethod
+    def find_remaining(self) -> None:
+        """Find what still runs: on_remaining."""
+
+    @abstractmethod
+    def close(self, remaining: List[Stat], *, started: bool) -> None:
+        """Read the GPUs' memory once, close ports and pipes: on_all_ended."""
+
+    @abstractmethod
+    def build_part(
+        self, state: StateName, reason: str, attempt: AttemptState, alone: Optional[AloneRecord] = None
+    ) -> None:
+        """Read what the failed ranks wrote, and put this node's part of the record together: on_part_built."""
+
+    @abstractmethod
+    def start_after(self, state: StateName, reason: str) -> None:
+        """Run the commands of `after`: on_after_ended."""
+
+    @abstractmethod
+    def kill_after_hook(self) -> None:
+        """Kill what the commands of `after` have left running."""
+
+    @abstractmethod
+    def scan_outside(self) -> None:
+        """Read what the job has left outside its output directory: on_outside_read."""
+
+
+class Effects(ABC):
+    """What a run on this node has beside the processes of its attempt: record, client, timers, logs, locks, gang."""
+
+    processes: Processes  # of the current attempt
+    gang: Gang
+
+    @abstractmethod
+    def journal(self, event: JournalEvent, facts: AnyJournalFacts) -> None:
+        """Append to events.jsonl."""
+
+    @abstractmethod
+    def set_state(self, values: StateChange, *, roster: bool = False) -> None:
+        """Write into state.json; with `roster` also what the gang knows of its nodes."""
+
+    @abstractmethod
+    def send_client(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event to the client, while it is connected."""
+
+    @abstractmethod
+    def close_client(self) -> None:
+        """Close the connection to the client."""
+
+    @abstractmethod
+    def start_timer(self, name: str, seconds: float, event: Event) -> None:
+        """Let an event come later; a timer of the same name is replaced."""
+
+    @abstractmethod
+    def cancel_timer(self, name: str) -> None:
+        """Cancel a timer."""
+
+    @abstractmethod
+    def open_ports(self, *, hold: bool, gang: bool) -> None:
+        """Hold a master port, and open the gang's listener: on_ports_opened, on_step_failed."""
+
+    @abstractmethod
+    def start_progress(self) -> None:
+        """Record which output files are there before the attempt."""
+
+    @abstractmethod
+    def start_logs(self) -> None:
+        """Read from now on how the logs grow."""
+
+    @abstractmethod
+    def conclude_logs(self) -> None:
+        """Read the logs for the last time."""
+
+    @abstractmethod
+    def save_record(self, part: PartRecord) -> None:
+        """Write gang.json with this node's part, for a node that no other may send a record."""
+
+    @abstractmethod
+    def report_end(self, part: PartRecord) -> None:
+        """Report the end of this node's part to the gang: on_gang_reported."""
+
+    @abstractmethod
+    def await_cleared(self) -> None:
+        """Wait for the GPUs' memory and for the answer about progress: on_cleared."""
+
+    @abstractmethod
+    def begin_attempt(self, spec: Spec) -> None:
+        """Replace `processes` by those of another attempt; nothing of the earlier ones becomes an event any more."""
+
+    @abstractmethod
+    def unlock(self) -> None:
+        """Release the locks once the GPUs' memory is free."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """End the agent once everything is written."""
+
+
+class Run:
+    """One run on this node: its state, a frozen value, and its effects."""
+
+    def __init__(self, state: RunState, effects: Effects) -> None:
+        self.state = state
+        self.effects = effects
+
+    @property
+    def attempt(self) -> AttemptState:
+        """The state of the current attempt."""
+        return self.state.attempt
+
+    @property
+    def phase(self) -> Phase:
+        """How far the current attempt has come."""
+        return self.state.attempt.phase
+
+    @property
+    def processes(self) -> Processes:
+        """The processes of the current attempt."""
+        return self.effects.processes
+
+    def replace(self, **values: Any) -> None:
+        """Replace fields of the run's state."""
+        self.state = self.state._replace(**values)
+
+    def change(self, **values: Any) -> None:
+        """Replace fields of the attempt's state."""
+        self.state = self.state.change(**values)
+
+    def observe(self, **values: Any) -> None:
+        """Replace what was observed of the attempt."""
+        self.state = self.state.observe(**values)
