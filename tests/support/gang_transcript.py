@@ -25,9 +25,7 @@ from memory_network import MemorySocket, Network, SteppedLoop
 
 from clusterctl.node.gang import channel
 from clusterctl.node.gang.failover import GangMember
-from clusterctl.node.gang.membership import Gang, GangContext
-from clusterctl.node.gang.restart_policy import read_policy
-from clusterctl.node.gang.roster import Roster
+from clusterctl.node.gang.membership import GangContext
 from clusterctl.node.gang.timeouts import beat_interval
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.ranks import Slot
@@ -49,11 +47,6 @@ STOP_TIME, CLEAR_TIME, READY_TIME, LISTEN_TIME, EXIT_TIME = (
 )  # seconds of the model agent
 
 
-def make_gang(context: GangContext, restarts: Any) -> Gang:
-    """Make a node's member of the gang as the agent does."""
-    return GangMember(context, restarts)
-
-
 def failures(kind: str, rank: int, moment: float) -> list[dict[str, Any]]:
     """Write how a node's rank ended."""
     said = {"last_at": moment, "suspended": False, "tracebacks": [], "tail": []}
@@ -66,24 +59,17 @@ def failures(kind: str, rank: int, moment: float) -> list[dict[str, Any]]:
     return []
 
 
-class Agent:
+class Agent(GangContext):
     """A model of the agent around one gang."""
+
+    loop: Any  # a loop by shape
 
     def __init__(self, world: World, slot: int) -> None:
         self.world, self.slot, self.name = world, slot, f"n{slot}"
-        self.spec = world.make_spec(slot)
-        self.loop = SteppedLoop(world.network, str(self.spec["address"]))
-        self.restarts = Attempts(self) if self.spec.get("restart") else None
-        context = GangContext(
-            self.loop,  # type: ignore[arg-type]  # a loop by shape
-            self.spec,
-            b"token",
-            self.report,
-            self.stop,
-            lambda record: self.answer("save_record", record),
-            self.leave,
-        )
-        self.gang = make_gang(context, self.restarts)
+        spec: Any = world.make_spec(slot)
+        super().__init__(SteppedLoop(world.network, spec["address"]), spec, b"token")  # type: ignore[arg-type]  # by shape
+        self.gang = GangMember(self)
+        self.roster = self.gang.roster
         self.port = 0
         self.started = self.ended = self.concluded = self.frozen = self.dead = False
         self.idle = bool(self.spec.get("spare"))
@@ -91,7 +77,7 @@ class Agent:
         self.attempt = 1
         self.stopped_at: float | None = None
         self.stop_kind = ""
-        self.began: float | None = None
+        self._began: float | None = None
         self.held: set[str] = set()  # what it does not do by itself
 
     def answer(self, name: str, *arguments: Any, **facts: Any) -> None:
@@ -115,6 +101,10 @@ class Agent:
         self.stop_kind = self.stop_kind or order.kind
         self.later("end", STOP_TIME, lambda: self.end("STOPPED", order.reason))
 
+    def save_record(self, record: Any) -> None:
+        """Write it down."""
+        self.answer("save_record", record)
+
     def leave(self) -> None:
         """End: nothing of the gang is left to wait for."""
         self.answer("leave")
@@ -133,7 +123,7 @@ class Agent:
     def go(self) -> None:
         """GO."""
         self.started = True
-        self.began = self.world.network.read_clock()
+        self._began = self.world.network.read_clock()
         self.gang.on_go()
 
     def end(self, state: str, reason: str = "", kind: str = "") -> None:
@@ -158,7 +148,7 @@ class Agent:
         }
         self.world.write(f"{self.name} ends", f"{state} {reason}".strip())
         self.gang.on_end(part)
-        if self.restarts is not None and (self.started or self.attempt > 1) and not self.concluded:
+        if self.spec.get("restart") and (self.started or self.attempt > 1) and not self.concluded:
             self.later("clear", CLEAR_TIME, lambda: self.clear("", True))
 
     def clear(self, unfit: str, progress: bool | None) -> None:
@@ -167,19 +157,17 @@ class Agent:
 
     def begin_attempt(self) -> None:
         """Start the next attempt."""
-        assert self.restarts is not None
-        self.node_rank = self.restarts.roster.node_ranks.get(Slot(self.slot))
+        self.node_rank = self.roster.node_ranks.get(Slot(self.slot))
         self.idle, self.started, self.stopped_at = self.node_rank is None, self.node_rank is None, None
         self.stop_kind = ""
-        self.ended, self.attempt = False, self.restarts.roster.attempt
+        self.ended, self.attempt = False, self.roster.attempt
         if not self.idle:
             self.later("ready", READY_TIME, self.ready)
 
     def ready(self) -> None:
         """The gate waits for GO."""
-        assert self.restarts is not None
         if self.node_rank == 0:
-            self.gang.on_startup_event("port", {"port": 20000 + self.restarts.roster.attempt})
+            self.gang.on_startup_event("port", {"port": 20000 + self.roster.attempt})
         self.gang.on_startup_event("ready", {})
 
     def take_go(self, port: int) -> None:
@@ -193,49 +181,40 @@ class Agent:
         """Rank 0 listens."""
         self.gang.on_startup_event("listening", {"port": port})
 
-
-class Attempts:
-    """What a gang uses of `GangOrders`: it writes down what it gets."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.policy, self.roster = read_policy(agent.spec["restart"]), Roster(agent.spec)
-        self.time_left_given: float | None = None
-
     @property
     def began(self) -> float | None:
         """Return when the attempt got its GO."""
-        return self._agent.began
+        return self._began
 
     @property
     def time_left(self) -> float | None:
         """Return what is left of the job's time."""
-        limit = self._agent.spec.get("time_limit")
-        return limit - self._agent.world.network.now if limit else None
+        limit = self.spec.get("time_limit")
+        return limit - self.world.network.now if limit else None
 
-    def show_roster(self) -> None:
+    def save_roster(self, entries: Any) -> None:
         """Show who is lost."""
-        self._agent.answer("show_roster", sorted(self.roster.lost))
+        self.answer("show_roster", sorted(entry["slot"] for entry in entries if entry.get("lost")))
 
     def on_pause(self, entry: Any, seconds: float) -> None:
-        """There will be another attempt."""
-        self._agent.answer("pause", entry, seconds)
+        """Write down that another attempt follows."""
+        self.answer("pause", entry, seconds)
 
-    def start_next_attempt(self) -> None:
+    def start_next_attempt(self, roster: Any, time_left: float | None) -> None:
         """Begin it."""
-        attempt, entries = self.roster.attempt, self.roster.entries
-        self._agent.answer("attempt", attempt, entries, time_left=self.time_left_given)
-        self._agent.begin_attempt()
+        self.answer("attempt", roster.attempt, roster.entries, time_left=time_left)
+        self.begin_attempt()
 
     def on_go(self, address: str, port: int) -> None:
-        """GO."""
-        self._agent.answer("go", address, port)
-        self._agent.take_go(port)
+        """Give GO."""
+        self.answer("go", address, port)
+        self.take_go(port)
 
     def conclude(self, end: Any) -> None:
-        """No further attempt."""
-        self._agent.answer("conclude", end)
-        self._agent.concluded = True
+        """Write down that there is no further attempt."""
+        if self.spec.get("restart"):
+            self.answer("conclude", end)
+            self.concluded = True
 
 
 class World:

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,10 +29,34 @@ from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.protocol.ranks import NodeRank
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.files import PartRecord, Spec
+    from clusterctl.protocol.messages.files import PartRecord
 
 LIMIT = 180.0  # seconds for each stage
 TICK = 0.02
+
+
+class Heard(GangContext):
+    """Counts what a gang does by its agent."""
+
+    def __init__(self, loop: Loop, spec: Any, token: bytes, heard: Counter[str]) -> None:
+        super().__init__(loop, spec, token)
+        self._heard = heard
+
+    def report(self, event: str, facts: object) -> None:  # noqa: ARG002 - it is counted alone
+        """Count an event to the client."""
+        self._heard.update([event])
+
+    def stop(self, order: object) -> None:  # noqa: ARG002 - it is counted alone
+        """Count an order."""
+        self._heard.update(["stop"])
+
+    def save_record(self, record: object) -> None:  # noqa: ARG002 - it is counted alone
+        """Count a record."""
+        self._heard.update(["record"])
+
+    def leave(self) -> None:
+        """Count an end."""
+        self._heard.update(["left"])
 
 
 class OwnMoments(Loop):
@@ -63,21 +87,9 @@ class Members:
     def make(self, rank: int) -> GangMember:
         """Make one node's member of the gang."""
         node = f"gpu{rank:05}"
-        names = {"run": "j-1", "node": node, "node_rank": rank, "nnodes": self._count, "hub": "gpu00000"}
-        addresses = {"master_addr": "127.0.0.1", "address": "127.0.0.1"}
-        spec = cast("Spec", {**names, **addresses, "join_limit": LIMIT})  # what a member reads of it
-        return GangMember(
-            GangContext(
-                OwnMoments(self.loop, node),
-                spec,
-                self._token,
-                lambda event, _: self.heard.update([event]),
-                lambda _: self.heard.update(["stop"]),
-                lambda _: self.heard.update(["record"]),
-                lambda: self.heard.update(["left"]),
-            ),
-            None,
-        )
+        spec: Any = {"run": "j-1", "node": node, "node_rank": rank, "nnodes": self._count, "hub": "gpu00000"}
+        spec.update(master_addr="127.0.0.1", address="127.0.0.1", join_limit=LIMIT)
+        return GangMember(Heard(OwnMoments(self.loop, node), spec, self._token, self.heard))
 
 
 def part_of(rank: int) -> PartRecord:

@@ -25,26 +25,31 @@ from .endpoints import Listener
 from .hub import Hub
 from .membership import Gang, GangContext
 from .peer import Peer
-from .state import Attempts, GangState
+from .state import GangState
 from .timeouts import silence_limit
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventFacts, EventName
-    from ...protocol.messages.files import PartRecord
+    from ...protocol.messages.files import PartRecord, RosterEntry
 
 ELECTION_LIMIT = 3.0  # silences within which the next hub must be found
 
 
 class GangMember(Gang):
-    """What an agent asks of its gang, as hub or peer; `attempts` are its own, None where there is only one."""
+    """What an agent asks of its gang, as hub or peer."""
 
-    def __init__(self, context: GangContext, attempts: Optional[Attempts]) -> None:
+    def __init__(self, context: GangContext) -> None:
         super().__init__(context)
-        self.state = GangState(context, attempts, self.elect)
+        self.state = GangState(context, self.elect)
         self.roster = self.state.roster
         self.role: Union[Hub, Peer] = (
             Hub(self.state) if self.roster.own_slot == 0 else Peer(self.state, Slot(0))
         )
+
+    @property
+    def roster_entries(self) -> Optional[List[RosterEntry]]:
+        """What is known of the nodes of a run that may be started again; None of any other."""
+        return None if self.state.policy.never else self.roster.entries
 
     def open(self) -> None:
         """Listen, where others could come; VerbError if that is not possible."""
@@ -140,6 +145,6 @@ class GangMember(Gang):
         parts += [state.part] if state.part is not None else []
         gave_up = None if state.stop_order is not None else self.roster.find_shortage(left, left) or NODES
         self.context.save_record(state.make_record(parts, None, {"gave_up": gave_up}, whole=False))
-        state.attempts.conclude({"gave_up": gave_up})
+        self.context.conclude({"gave_up": gave_up})
         state.close()
         self.context.leave()

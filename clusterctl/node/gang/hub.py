@@ -1,14 +1,15 @@
-"""The hub: who is here, the stop, the record, further attempts; TABLE says what it does about each event in each phase.
+"""The hub: who is here, the stop, the record, further attempts; its table has the method of each event by phases.
 
 An event is a message of a peer, the same from this node's own agent, the end of a connection, or a timer of the hub (in
-small letters). A timer is cancelled when a phase begins in which its cell is `-`.
+small letters). In a phase that its row does not name an event changes nothing, and a timer is cancelled.
 
-How to read the table: node 0 is lost in the pause between two attempts, and this node is the next hub (see peer.py).
-It begins in GATHERING. Hello brings what a peer knows. When all that are left have come, or the limit `gather` is
-over, `judge_gathered` writes the part of node 0 as LOST, takes what most peers report, and judges the attempt as any
-other: the run ends, or CLEARING waits for Cleared, which a peer that has sent it before sends again behind its Hello.
-`decide` then begins a whole new pause; PAUSING and STARTING follow as always, without node 0. The run ends instead
-when too few nodes are left; StopOrder ends it too, with a shorter limit for those that have not come yet.
+How to read the table, which is at the end of `Hub`: node 0 is lost in the pause between two attempts, and this node is
+the next hub (see peer.py). It begins in GATHERING. Hello brings what a peer knows. When all that are left have come,
+or the limit `gather` is over, `judge_gathered` writes the part of node 0 as LOST, takes what most peers report, and
+judges the attempt as any other: the run ends, or CLEARING waits for Cleared, which a peer that has sent it before
+sends again behind its Hello. `decide` then begins a whole new pause; PAUSING and STARTING follow as always, without
+node 0. The run ends instead when too few nodes are left; StopOrder ends it too, with a shorter limit for those that
+have not come yet.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel
 from .end_record import correct_clock, lost_part
-from .membership import Clocks, Closed, Member, Role, failure_order, limit_grace, read_bounds, read_table
+from .membership import Clocks, Closed, Member, Role, failure_order, limit_grace, make_table, read_bounds
 from .node_check import SilentNodes, describe_loss
 from .restart_policy import RestartReason, judge_record
 from .roster import Roster
@@ -51,32 +52,8 @@ class Phase(Enum):
     OVER = "the record is sent"
 
 
-TABLE = read_table(
-    """
-event       JOINING      STARTING  RUNNING      STOPPING     CLEARING      PAUSING      GATHERING      OVER
-GO          begin        -         -            -            -             -            -              -
-BeatReply   answered     answered  answered     answered     answered      answered     answered       answered
-NodeChecked checked      checked   checked      checked      checked       checked      checked        -
-Failed      -            fail      fail         fail         -             -            -              -
-StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_gathering -
-Ended       ended_early  ended     ended        ended        -             -            -              -
-Cleared     -            -         record_clear record_clear clear         record_clear record_clear   -
-Ready       -            ready     -            -            -             -            -              -
-Listening   -            listening -            -            -             -            -              -
-Hello       -            -         -            -            -             -            hello          -
-Ack         -            -         -            -            -             -            -              record_ack
-Closed      closed_early lost      lost         lost         lost_clearing lost_pausing lost_gathering gone
-overdue     -            -         -            drop_overdue -             -            -              -
-clear       -            -         -            -            decide        -            -              -
-pause_over  -            -         -            -            -             start_next   -              -
-hold        -            send_go   -            -            -             -            -              -
-ready_limit -            drop_late -            -            -             -            -              -
-gather      -            -         -            -            -             -            judge_gathered -
-final_grace -            -         -            -            -             -            -              leave
-""",
-    Phase,
-)
-
+ATTEMPT = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+NOT_OVER = tuple(phase for phase in Phase if phase is not Phase.OVER)
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 PAUSE_AFTER_SILENCE = 3  # beats: who is cut off has ended its part 8 after that; the pause may begin after 5
@@ -113,8 +90,6 @@ class Round:
 class Hub(Role[Phase]):
     """The gang as the node that leads it sees it."""
 
-    table = TABLE
-
     def __init__(self, state: GangState) -> None:
         self.context = state.context
         self.state, self.roster, self.policy = state, state.roster, state.policy
@@ -138,7 +113,7 @@ class Hub(Role[Phase]):
         self._gathering_ends = float("inf")  # by the monotonic clock
 
     def _handle(self, slot: Slot, message: Message) -> None:
-        self._on_event(type(message).__name__, slot, message)
+        self._on_event(type(message), slot, message)
 
     def report(self, message: Message) -> None:
         """Take it as a peer's."""
@@ -247,12 +222,12 @@ class Hub(Role[Phase]):
     def _gone(self, _: Slot, __: Closed) -> None:
         """It has left before it confirmed the record."""
         if not self.members:
-            self._leave()
+            self.leave()
 
     def _record_loss(self, slot: Slot, why: str) -> None:
         self.roster.mark_lost(slot, why)
-        self.state.attempts.show_roster()
         if not self.policy.never:
+            self.context.save_roster(self.roster.entries)
             self._send_all(messages.SlotLost(slot, why))
 
     def _part_of_lost(self, slot: Slot, why: str) -> PartRecord:
@@ -292,7 +267,7 @@ class Hub(Role[Phase]):
     def _ended_early(self, slot: Slot, message: messages.Ended) -> None:
         """Before GO no other part is waited for."""
         if slot == self.slot:
-            self._leave()
+            self.leave()
         else:
             self.round.parts[slot] = self._normalize_part(slot, message.part)
 
@@ -432,7 +407,7 @@ class Hub(Role[Phase]):
             "reason": reason.reason,
             "node": reason.node,
             "text": reason.text,
-            "began": self.state.attempts.began,
+            "began": self.context.began,
             "ended": time.time(),
             "progress": self.round.progress,
         }
@@ -460,7 +435,7 @@ class Hub(Role[Phase]):
             seconds = max(seconds, PAUSE_AFTER_SILENCE * beat_interval(self.context.spec))
         self._lost_by_silence = False
         self._send_all(messages.Pause(entry, seconds, self.roster.view()))
-        self.state.attempts.on_pause(entry, seconds)
+        self.context.on_pause(entry, seconds)
         self._go_time = time.monotonic() + seconds
         self._wait(max(0.0, seconds - self.policy.warm), "pause_over")
 
@@ -474,7 +449,7 @@ class Hub(Role[Phase]):
             return
         self.round = Round(self.roster)
         self._enter(Phase.STARTING)
-        self._send_all(messages.NextAttempt(self.state.attempts.time_left, self.roster.view()))
+        self._send_all(messages.NextAttempt(self.context.time_left, self.roster.view()))
         self._wait(self._ready_limit, "ready_limit")
         self.state.begin()
 
@@ -535,7 +510,7 @@ class Hub(Role[Phase]):
         first, port = self._first_slot, int(self.round.master_port or 0)
         address = self.roster.address(first) or self.round.ready[first].address
         if slot == self.slot:
-            self.state.attempts.on_go(address, port)
+            self.context.on_go(address, port)
         elif slot in self.members:
             self.members[slot].channel.send(messages.Go(address, port))
 
@@ -603,17 +578,17 @@ class Hub(Role[Phase]):
         whole = self.policy.never or not self.roster.in_minority
         record = self.state.make_record(parts, stop, end, whole=whole)
         self.context.save_record(record)
-        self.state.attempts.conclude(end)
+        self.context.conclude(end)
         self._send_all(messages.Verdict(record, None if self.policy.never else end))
         if self.members:
             self._wait(FINAL_GRACE, "final_grace")
         else:
-            self._leave()
+            self.leave()
 
     def _record_ack(self, slot: Slot, _: messages.Ack) -> None:
         self.members.pop(slot).channel.close()
         if not self.members:
-            self._leave()
+            self.leave()
 
     def leave(self) -> None:
         """Close every connection."""
@@ -626,4 +601,41 @@ class Hub(Role[Phase]):
         self.members.clear()
         self.context.leave()
 
-    _leave = leave
+    table = make_table(
+        {
+            "GO": {_begin: (Phase.JOINING,)},
+            messages.BeatReply: {_answered: tuple(Phase)},
+            messages.NodeChecked: {_checked: NOT_OVER},
+            messages.Failed: {_fail: ATTEMPT},
+            messages.StopOrder: {
+                _record_stop: (Phase.JOINING,),
+                _stop: ATTEMPT,
+                _stop_between: (Phase.CLEARING, Phase.PAUSING),
+                _stop_gathering: (Phase.GATHERING,),
+            },
+            messages.Ended: {_ended_early: (Phase.JOINING,), _ended: ATTEMPT},
+            messages.Cleared: {
+                _record_clear: (Phase.RUNNING, Phase.STOPPING, Phase.PAUSING, Phase.GATHERING),
+                _clear: (Phase.CLEARING,),
+            },
+            messages.Ready: {_ready: (Phase.STARTING,)},
+            messages.Listening: {_listening: (Phase.STARTING,)},
+            messages.Hello: {_hello: (Phase.GATHERING,)},
+            messages.Ack: {_record_ack: (Phase.OVER,)},
+            Closed: {
+                _closed_early: (Phase.JOINING,),
+                _lost: ATTEMPT,
+                _lost_clearing: (Phase.CLEARING,),
+                _lost_pausing: (Phase.PAUSING,),
+                _lost_gathering: (Phase.GATHERING,),
+                _gone: (Phase.OVER,),
+            },
+            "overdue": {_drop_overdue: (Phase.STOPPING,)},
+            "clear": {_decide: (Phase.CLEARING,)},
+            "pause_over": {_start_next: (Phase.PAUSING,)},
+            "hold": {_send_go: (Phase.STARTING,)},
+            "ready_limit": {_drop_late: (Phase.STARTING,)},
+            "gather": {_judge_gathered: (Phase.GATHERING,)},
+            "final_grace": {leave: (Phase.OVER,)},
+        }
+    )

@@ -19,8 +19,8 @@ from typing import (
     NamedTuple,
     Optional,
     Tuple,
-    Type,
     TypeVar,
+    Union,
 )
 
 from ...protocol.messages.gang import LONGEST_REASON, BeatReply, Bounds, HubBeat, StopOrder
@@ -31,9 +31,16 @@ from .channel import SecureChannel
 from .timeouts import FAILURE_WAIT, LONGEST_GRACE, LONGEST_PAUSE, SUSPECTED_AFTER, silence_limit
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import EventFacts, EventName
-    from ...protocol.messages.files import GangRecord, PartRecord, Spec
-    from ..state.locks import SendEvent
+    from ...protocol.messages.agent import AnyEventFacts, EventFacts, EventName
+    from ...protocol.messages.files import (
+        AttemptEnd,
+        GangRecord,
+        PartRecord,
+        RestartsEnd,
+        RosterEntry,
+        Spec,
+    )
+    from .roster import Roster
 
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
 CLOCKS_PERIOD = 300  # beats between two records of the others' clocks
@@ -42,21 +49,62 @@ OPEN_BEATS = 64  # questions that an answer can still be to
 DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 
 
-class GangContext(NamedTuple):
-    """What the gang's code has of its agent."""
+class GangContext:
+    """What the gang's code has of its agent; `node/supervise/gang_orders.py` does these things."""
 
-    loop: Loop
-    spec: Spec
-    token: bytes
-    report: SendEvent  # to the client
-    stop: Callable[[StopOrder], None]  # end this node's part
-    save_record: Callable[[GangRecord], None]  # write the record
-    leave: Callable[[], None]  # nothing is left to wait for
-    quiet: Callable[[], float] = (
-        float  # for how many seconds no rank here has made progress; 0 if that is not known
-    )
-    on_quiet: Callable[[float], object] = float  # the same of the whole run
-    save_clocks: Callable[[Dict[str, int]], object] = dict  # of the other nodes, minus ours, in microseconds
+    def __init__(self, loop: Loop, spec: Spec, token: bytes) -> None:
+        self.loop = loop
+        self.spec = spec
+        self.token = token
+
+    def report(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event to the client."""
+
+    def stop(self, order: StopOrder) -> None:
+        """End this node's part."""
+
+    def save_record(self, record: GangRecord) -> None:
+        """Write the record of the run's end."""
+
+    def save_clocks(self, clocks: Dict[str, int]) -> None:
+        """Record the clocks of the other nodes, minus ours, in microseconds."""
+
+    def leave(self) -> None:
+        """End the agent when its own part has ended: nothing is left to wait for."""
+
+    def quiet(self) -> float:
+        """Return for how many seconds no rank here has made progress; 0 if that is not known."""
+        return 0.0
+
+    def on_quiet(self, seconds: float) -> None:
+        """Take for how many seconds no rank of the whole run has made progress."""
+
+    # further attempts, of a run that may be started again
+
+    @property
+    def began(self) -> Optional[float]:
+        """When the attempt got its GO here."""
+        return None
+
+    @property
+    def time_left(self) -> Optional[float]:
+        """What is left of the job's time, in seconds."""
+        return None
+
+    def save_roster(self, entries: List[RosterEntry]) -> None:
+        """Record which nodes are lost."""
+
+    def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
+        """Wait for another attempt, after the one of this entry."""
+
+    def start_next_attempt(self, roster: Roster, time_left: Optional[float]) -> None:
+        """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
+
+    def on_go(self, address: str, port: int) -> None:
+        """Give GO to the attempt."""
+
+    def conclude(self, end: RestartsEnd) -> None:
+        """End the run: there will be no further attempt."""
 
 
 class Gang:
@@ -65,40 +113,45 @@ class Gang:
     def __init__(self, context: GangContext) -> None:
         self.context = context
 
+    @property
+    def roster_entries(self) -> Optional[List[RosterEntry]]:
+        """What is known of the nodes of a run that may be started again; None of any other."""
+        return None
+
     def open(self) -> None:
         """Begin, before anything is started."""
 
     def join(self, port: int) -> None:
-        """Go to the hub."""
+        """Connect to the hub."""
 
     def set_listen_addresses(self, addresses: List[Any]) -> None:
         """Take where each of the others listens: [slot, address, port]."""
 
     def on_startup_event(self, event: EventName, facts: EventFacts) -> None:
-        """A later attempt has come so far here."""
+        """Take how far a later attempt has come here."""
 
     def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
-        """Nothing is left here of the attempt that ended; `unfit`: why this node cannot take part in another."""
+        """Report that nothing is left here of the attempt; `unfit`: why this node cannot take part in another."""
 
     def leave(self) -> None:
-        """This node can take part no more; the others will notice."""
+        """Take part no more; the others will notice."""
         self.context.leave()
 
     def on_go(self) -> None:
-        """GO was given here."""
+        """Take GO, which was given here."""
 
     def on_failure(self, reason: str) -> None:
-        """Something failed here."""
+        """Report that something failed here."""
 
     def on_stop(self, order: StopOrder) -> None:
-        """The run was stopped here, or its time was up."""
+        """Report that the run was stopped here, or its time was up."""
 
     def on_end(self, part: PartRecord) -> None:  # noqa: ARG002, RUF100 - there is no other node to send it to
-        """This node's part has ended; `leave` is called when the others know."""
+        """Report that this node's part has ended; `leave` is called when the others know."""
         self.context.leave()
 
     def beat(self) -> None:
-        """Say that we are here, and count silence."""
+        """Send a sign of life, and count silence."""
         self.context.on_quiet(self.context.quiet())
 
 
@@ -169,35 +222,46 @@ class Closed(NamedTuple):
     why: str
 
 
+class Unreachable(NamedTuple):
+    """The hub could not be reached."""
+
+    why: str
+
+
 PhaseType = TypeVar("PhaseType", bound=Enum)
-IGNORED = "-"
+Event = Union[type, str]  # a message or another value; GO; a timer, whose name is in small letters
+Handler = Callable[..., None]
 
 
-def read_table(text: str, phases: Type[PhaseType]) -> Dict[Tuple[PhaseType, str], str]:
-    """Read a table of events by phases into (phase, event) -> method; a timer's name is in small letters."""
-    header, *rows = (line.split() for line in text.splitlines() if line.strip())
-    return {
-        (phases[phase], event): method
-        for event, *methods in rows
-        for phase, method in zip(header[1:], methods)
-    }
+def make_table(
+    rows: Dict[Any, Dict[Handler, Tuple[PhaseType, ...]]],
+) -> Dict[Tuple[PhaseType, Event], Handler]:
+    """Return the method that an event calls in a phase, from the phases of each method of an event."""
+    table: Dict[Tuple[PhaseType, Event], Handler] = {}
+    for event, methods in rows.items():
+        for method, phases in methods.items():
+            for phase in phases:
+                if (phase, event) in table:
+                    raise ValueError(f"two methods for {event} in {phase}")
+                table[phase, event] = method
+    return table
 
 
 class Role(Generic[PhaseType]):
     """A hub or a peer: what it does about an event depends on its phase, by its table."""
 
-    table: Dict[Tuple[PhaseType, str], str]
+    table: Dict[Tuple[PhaseType, Event], Handler]
     phase: PhaseType
     context: GangContext
 
     def on_go(self) -> None:
-        """GO was given here."""
+        """Take GO, which was given here."""
         self._on_event("GO")
 
-    def _on_event(self, event: str, *arguments: Any) -> None:
-        method = self.table[self.phase, event]
-        if method != IGNORED:
-            getattr(self, f"_{method}")(*arguments)
+    def _on_event(self, event: Event, *arguments: Any) -> None:
+        method = self.table.get((self.phase, event))
+        if method is not None:
+            method(self, *arguments)
 
     def _wait(self, seconds: float, timer: str) -> None:
         self.context.loop.after(seconds, timer, lambda: self._on_event(timer))
@@ -205,8 +269,8 @@ class Role(Generic[PhaseType]):
     def _enter(self, phase: PhaseType) -> None:
         """Begin a phase; what was waited for in the one before, and has no place here, is not any more."""
         self.phase = phase
-        for (other, event), method in self.table.items():
-            if other is phase and event.islower() and method == IGNORED:
+        for event in {event for _, event in self.table}:
+            if isinstance(event, str) and event.islower() and (phase, event) not in self.table:
                 self.context.loop.cancel(event)
 
 

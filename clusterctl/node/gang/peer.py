@@ -1,23 +1,23 @@
-"""A peer: what it does about each message of the hub, and about its own part, in each phase, is in TABLE.
+"""A peer: its table has the method of each event by phases; in a phase that a row does not name nothing changes.
 
 An event is a message of the hub, the end of the connection to it, the end of this node's own part (Ended), GO from the
 client, what our own check of the hub's node found (NodeChecked), or a timer of the peer (in small letters).
 
-How to read the table: node 0 is lost in the pause between two attempts. A peer whose part has ended is in ENDED, a
-spare in IDLE. Closed calls `lost`, which marks node 0 as lost and elects the next hub (failover.py): the lowest slot
-that is left becomes a hub in GATHERING, if more than half of all slots are left (spares and lost ones count among all)
-and they are enough for the job; else the run ends. The others go to REJOINING: Welcome calls `rejoined`, which sends
-Hello with what this node knows and returns to ENDED or IDLE, where Pause and NextAttempt come as from node 0; if the
-new hub was quicker than its Welcome, `catch_up` does both. Closed and Unreachable call `lost` again, for the next hub.
-A hub that accepts and then sends nothing is closed by the silence limit; one that beats, but does not go on, by the
-timer `hub`, which `rejoined` starts.
+How to read the table, which is at the end of `Peer`: node 0 is lost in the pause between two attempts. A peer whose
+part has ended is in ENDED, a spare in IDLE. Closed calls `lost`, which marks node 0 as lost and elects the next hub
+(failover.py): the lowest slot that is left becomes a hub in GATHERING, if more than half of all slots are left (spares
+and lost ones count among all) and they are enough for the job; else the run ends. The others go to REJOINING: Welcome
+calls `rejoined`, which sends Hello with what this node knows and returns to ENDED or IDLE, where Pause and NextAttempt
+come as from node 0; if the new hub was quicker than its Welcome, `catch_up` does both. Closed and Unreachable call
+`lost` again, for the next hub. A hub that accepts and then sends nothing is closed by the silence limit; one that
+beats, but does not go on, by the timer `hub`, which `rejoined` starts.
 """
 
 from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import Optional, Tuple
+from typing import Optional, Tuple, Union
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
@@ -27,7 +27,7 @@ from ..runtime.connections import ChannelError
 from .channel import SecureChannel
 from .end_record import lost_part, make_record
 from .endpoints import Connector
-from .membership import Closed, Role, failure_order, limit_grace, read_bounds, read_table
+from .membership import Closed, Role, Unreachable, failure_order, limit_grace, make_table, read_bounds
 from .node_check import describe_loss
 from .state import GangState
 from .timeouts import FAILURE_WAIT, SUSPECTED_AFTER, beat_interval, overdue_after, silence_limit, silent_beats
@@ -47,34 +47,9 @@ class Phase(Enum):
     OVER = "the record is kept, or this role is given up"
 
 
-TABLE = read_table(
-    """
-event        CONNECTING   JOINED       RUNNING       IDLE        ENDED       ORPHANED  REJOINING  LEAVING        OVER
-GO           -            begin        -             -           -           -         -          -              -
-Ended        ended_early  ended_early  ended         ended       -           follow    -          ended_leaving  -
-HubBeat      answer       answer       answer        answer      answer      -         answer     answer         answer
-CheckNode    -            check_node   check_node    check_node  check_node  -         -          -              -
-NodeChecked  -            hub_checked  hub_checked   hub_checked hub_checked -         -          -              -
-Welcome      joined       -            -             -           -           -         rejoined   -              -
-StopOrder    stop         stop         stop          stop        stop_ended  -         -          -              -
-Verdict      -            verdict      -             verdict     verdict     -         verdict    verdict        -
-SlotLost     -            mark_lost    mark_lost     mark_lost   mark_lost   -         mark_lost  -              -
-Pause        -            pause        -             pause       pause       -         catch_up   -              -
-NextAttempt  -            start_next   refuse_next   start_next  start_next  -         catch_up   -              -
-Go           -            -            pass_go       -           -           -         -          -              -
-Closed       lost_early   lost_early   lost_running  lost        lost        -         lost       lost_leaving   gone
-Unreachable  stop_early   -            -             -           -           -         lost       -              -
-hub          -            -            -             drop_hub    drop_hub    -         -          -              -
-final_grace  -            -            -             -           -           -         -          leave          leave
-""",
-    Phase,
-)
-OF_RESTARTS = (
-    messages.SlotLost,
-    messages.Pause,
-    messages.NextAttempt,
-    messages.Go,
-)  # no message of a run that is never started again
+SETTLED = (Phase.JOINED, Phase.IDLE, Phase.ENDED)  # there is a hub, and no rank of ours runs
+# in no run that is never started again
+OF_RESTARTS = (messages.SlotLost, messages.Pause, messages.NextAttempt, messages.Go)
 
 CHECKED_AFTER = SUSPECTED_AFTER + 1  # beats: we may have counted just after the hub's last one
 HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has sent what follows
@@ -84,8 +59,6 @@ NO_REPORT = "it did not report how the run ended"
 
 class Peer(Role[Phase]):
     """The gang as any node but the one that leads it sees it."""
-
-    table = TABLE
 
     def __init__(self, state: GangState, hub_slot: Slot) -> None:
         self.context, spec = state.context, state.context.spec
@@ -106,7 +79,7 @@ class Peer(Role[Phase]):
 
     def _handle(self, message: Message) -> None:
         if not (self.state.policy.never and isinstance(message, OF_RESTARTS)):
-            self._on_event(type(message).__name__, message)
+            self._on_event(type(message), message)
 
     def join(self, port: int) -> None:
         """Go to node 0."""
@@ -223,7 +196,7 @@ class Peer(Role[Phase]):
         self._handle(Closed(why))
 
     def _on_unreachable(self, why: str) -> None:
-        self._on_event("Unreachable", Closed(why))
+        self._on_event(Unreachable, Unreachable(why))
 
     # before GO
 
@@ -235,9 +208,9 @@ class Peer(Role[Phase]):
         self._lost_reason = closed.why
         self._stop_without_hub(closed.why, f"is lost: {closed.why}", FAILURE_WAIT)
 
-    def _stop_early(self, closed: Closed) -> None:
+    def _stop_early(self, unreachable: Unreachable) -> None:
         """The hub cannot be reached."""
-        self._stop_without_hub(closed.why, f"could not be reached: {closed.why}", 0.0)
+        self._stop_without_hub(unreachable.why, f"could not be reached: {unreachable.why}", 0.0)
 
     def _stop_without_hub(self, why: str, reason: str, grace: float) -> None:
         self._enter(Phase.LEAVING)
@@ -252,19 +225,19 @@ class Peer(Role[Phase]):
         """Report it to the hub if there is one; it answers only if it has GO, as one that has stopped us."""
         self._enter(Phase.LEAVING)
         if self._channel is None:
-            self._leave()
+            self.leave()
         else:
             self._send(message)
             self._wait(self._hub_limit if self._is_stopped_by_hub else FINAL_SEND_TIME, "final_grace")
 
     def _ended_leaving(self, _: messages.Ended) -> None:
         self._save_early_record()
-        self._leave()
+        self.leave()
 
     def _lost_leaving(self, closed: Closed) -> None:
         self._lost_reason = closed.why
         self._save_early_record()
-        self._leave()
+        self.leave()
 
     def _save_early_record(self) -> None:
         """Keep what is known here: our part, and that the hub is gone."""
@@ -278,7 +251,7 @@ class Peer(Role[Phase]):
     # an attempt and its end
 
     def _pass_go(self, message: messages.Go) -> None:
-        self.state.attempts.on_go(message.address, message.port)
+        self.context.on_go(message.address, message.port)
 
     def _mark_lost(self, message: messages.SlotLost) -> None:
         if message.slot == self.roster.own_slot:
@@ -313,7 +286,7 @@ class Peer(Role[Phase]):
         if self.phase is Phase.JOINED:  # GO was given, also where the client's has not come yet
             self._begin()
         self.roster.apply(message.roster)
-        self.state.attempts.on_pause(message.entry, message.seconds)
+        self.context.on_pause(message.entry, message.seconds)
         self._wait_for_hub()
 
     def _catch_up(self, message: Message) -> None:
@@ -331,7 +304,7 @@ class Peer(Role[Phase]):
         self.roster.apply(message.roster)
         self._enter(Phase.RUNNING if self.roster.own_slot in self.roster.node_ranks else Phase.IDLE)
         self.context.loop.cancel("hub")
-        self.state.attempts.time_left_given = message.time_left
+        self.state.time_left = message.time_left
         self.state.begin()
 
     def _verdict(self, verdict: messages.Verdict) -> None:
@@ -347,7 +320,7 @@ class Peer(Role[Phase]):
         self.context.save_record(verdict.record)
         self._send(messages.Ack())
         self._wait(FAILURE_WAIT, "final_grace")
-        self.state.attempts.conclude(verdict.end or {})
+        self.context.conclude(verdict.end or {})
 
     # the hub is lost after GO
 
@@ -357,7 +330,7 @@ class Peer(Role[Phase]):
         self.roster.mark_lost(self._hub_slot, closed.why)
         self.context.stop(failure_order(f"{self._hub} is lost: {closed.why}"))
 
-    def _lost(self, closed: Closed) -> None:
+    def _lost(self, closed: Union[Closed, Unreachable]) -> None:
         """Nothing of ours is running: find the next hub."""
         self.roster.mark_lost(self._hub_slot, closed.why)
         self._elect()
@@ -373,7 +346,7 @@ class Peer(Role[Phase]):
 
     def _gone(self, _: Closed) -> None:
         """The hub has gone, and its record is here."""
-        self._leave()
+        self.leave()
 
     def leave(self) -> None:
         """Close the connection."""
@@ -387,4 +360,41 @@ class Peer(Role[Phase]):
         self.state.close()
         self.context.leave()
 
-    _leave = leave
+    table = make_table(
+        {
+            "GO": {_begin: (Phase.JOINED,)},
+            messages.Ended: {
+                _ended_early: (Phase.CONNECTING, Phase.JOINED),
+                _ended: (Phase.RUNNING, Phase.IDLE),
+                _follow: (Phase.ORPHANED,),
+                _ended_leaving: (Phase.LEAVING,),
+            },
+            messages.HubBeat: {_answer: tuple(phase for phase in Phase if phase is not Phase.ORPHANED)},
+            messages.CheckNode: {_check_node: (*SETTLED, Phase.RUNNING)},
+            messages.NodeChecked: {_hub_checked: (*SETTLED, Phase.RUNNING)},
+            messages.Welcome: {_joined: (Phase.CONNECTING,), _rejoined: (Phase.REJOINING,)},
+            messages.StopOrder: {
+                _stop: (Phase.CONNECTING, Phase.JOINED, Phase.RUNNING, Phase.IDLE),
+                _stop_ended: (Phase.ENDED,),
+            },
+            messages.Verdict: {_verdict: (*SETTLED, Phase.REJOINING, Phase.LEAVING)},
+            messages.SlotLost: {_mark_lost: (*SETTLED, Phase.RUNNING, Phase.REJOINING)},
+            messages.Pause: {_pause: SETTLED, _catch_up: (Phase.REJOINING,)},
+            messages.NextAttempt: {
+                _start_next: SETTLED,
+                _refuse_next: (Phase.RUNNING,),
+                _catch_up: (Phase.REJOINING,),
+            },
+            messages.Go: {_pass_go: (Phase.RUNNING,)},
+            Closed: {
+                _lost_early: (Phase.CONNECTING, Phase.JOINED),
+                _lost_running: (Phase.RUNNING,),
+                _lost: (Phase.IDLE, Phase.ENDED, Phase.REJOINING),
+                _lost_leaving: (Phase.LEAVING,),
+                _gone: (Phase.OVER,),
+            },
+            Unreachable: {_stop_early: (Phase.CONNECTING,), _lost: (Phase.REJOINING,)},
+            "hub": {_drop_hub: (Phase.IDLE, Phase.ENDED)},
+            "final_grace": {leave: (Phase.LEAVING, Phase.OVER)},
+        }
+    )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
 from ...protocol.messages.stop_kinds import STOPPED_BY
@@ -19,7 +18,6 @@ from ..gang.timeouts import beat_interval, overdue_after
 from ..lifecycle import ending, starting
 from ..lifecycle.effects import Run
 from ..lifecycle.state import Phase, RunState, new_attempt
-from ..lifecycle.transitions import follow
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks
@@ -27,6 +25,7 @@ from ..state.run_record import Record, new_state, time_to_prepare
 from ..state.watchers import HaltedJournal
 from ..state.workdir import read_json, reserve_disk
 from .attempt import Site
+from .events import Events
 from .executor import Client, Executor
 from .gang_orders import GangOrders
 from .warm_server import WarmServer
@@ -35,23 +34,20 @@ if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyOrder, Secrets
     from ...protocol.messages.files import Spec
     from ..history.recorder import HistoryRecorder
-    from ..lifecycle.effects import Event
 
 
-def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
+def make_gang(context: GangContext) -> Gang:
     """Make this node's member of the gang; where there is none its code is not loaded."""
-    if orders is None and not context.spec.get("gang"):
+    if not context.spec.get("restart") and not context.spec.get("gang"):
         return Gang(context)
     from ..gang.failover import GangMember
 
-    return GangMember(context, orders)
+    return GangMember(context)
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
 # the reason of a stop that neither `stop` nor Slurm has asked for
 STOPPED_BY_SIGTERM = STOPPED_BY + "SIGTERM to the {process} on {node}"
-SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
-SIGNAL_WAIT = 0.2  # the same for a service manager, or the end of a login session
 HISTORY_AFTER = 1.5  # seconds until sampling begins: its import would delay the workers of a warm node
 
 
@@ -73,80 +69,29 @@ class Agent:
         self._descriptors = descriptors
         self._interval = min(interval, beat_interval(spec)) if spec.get("gang") else interval
         self._beat_due = 0.0  # by the monotonic clock
-        self._events: Deque[Event] = deque()
-        self._held: List[Event] = []  # from the end of a process that perhaps an outside stop has ended
-        self._busy = False
         self._prepared = False
         self._is_removed = False  # the directory of the run
         self._loop = Loop()
         self._history: Optional[HistoryRecorder] = None
         self._loop.on_error = self._on_error
+        self._events = Events(self._loop, spec)
         self._client = Client(
             self._loop,
             descriptors.control,
             self._on_frame,
-            lambda: self.post(partial(ending.on_client_left)),
+            lambda: self._events.post(partial(ending.on_client_left)),
         )
         self._record = Record(rundir, new_state(spec))
         self._halted = HaltedJournal(self._record)
         locks = Locks(self._loop, spec, lambda: self._run.attempt.observed.started)
         self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
-        state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
-        self._orders = (
-            GangOrders(spec, self._record, self.post, lambda: self._run.state)
-            if spec.get("restart")
-            else None
-        )
         self._warm = WarmServer(self._loop, self._record, spec, descriptors.warm)
-        site = Site(self._loop, self._record, rundir, {}, "", self.post, self.post_end, self._warm)
-        gang = Gang(self._gang_context(b""))
-        self._executor = Executor(site, spec, self._client, self._locks, self._orders, gang)
-        self._run = Run(state, self._executor)
-
-    # events
-
-    def post(self, event: Event) -> None:
-        """Follow the rule of an event; events that come of that wait their turn."""
-        if self._held:
-            self._held.append(event)
-        else:
-            self._events.append(event)
-            self._release()
-
-    def post_end(self, event: Event, signal_number: Optional[int]) -> None:
-        """Follow the rule of the end of a worker or torchrun, which a signal may have ended.
-
-        Slurm, a service manager or the end of a login session signals agent and workers at once. The end of a worker
-        may be seen first, and would make the run FAILED: it waits a moment for the signal that explains it, with all
-        that follows.
-        """
-        if signal_number == signal.SIGTERM and self._run.phase is Phase.RUNNING and not self._held:
-            self._held.append(event)
-            wait = SLURM_SIGNAL_WAIT if self._spec.get("outside_stop") else SIGNAL_WAIT
-            self._loop.after(wait, "outside stop", self._release)
-        else:
-            self.post(event)
-
-    def post_stop(self, event: Event) -> None:
-        """Follow the rule of a stop, and then those of what was held back for it."""
-        self._events.append(event)
-        self._release()
-
-    def _release(self) -> None:
-        """Go on with what was held back, after a stop that has come since then."""
-        self._events.extend(self._held)
-        self._held.clear()
-        if not self._busy:
-            self._follow_events()
-
-    def _follow_events(self) -> None:
-        self._busy = True
-        try:
-            while self._events:
-                self._run.replace(now=time.monotonic(), time=time.time())
-                follow(self._run, self._events.popleft())
-        finally:
-            self._busy = False
+        site = Site(self._loop, self._record, rundir, {}, "", self._events, self._warm)
+        self._executor = Executor(site, spec, self._client, self._locks)
+        state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
+        self._run = self._events.run = Run(state, self._executor)
+        self._orders = GangOrders(site, spec, self._run, self._executor)
+        self._executor.gang = Gang(self._orders)
 
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
@@ -206,14 +151,14 @@ class Agent:
             if order["do"] == "join":
                 self._executor.gang.join(int(order["port"]))
         elif order["do"] == "setup":
-            self.post(partial(starting.on_setup_ordered))
+            self._events.post(partial(starting.on_setup_ordered))
         elif order["do"] == "before":
-            self.post(partial(starting.on_before_ordered))
+            self._events.post(partial(starting.on_before_ordered))
         elif order["do"] == "go":
-            self.post(partial(starting.on_client_go, port=int(order["master_port"])))
+            self._events.post(partial(starting.on_client_go, port=int(order["master_port"])))
         elif order["do"] == "cancel":
             reason = order.get("reason") or "cancelled before the start"
-            self.post(partial(ending.on_cancelled, reason=reason))
+            self._events.post(partial(ending.on_cancelled, reason=reason))
         elif order["do"] in ORDERS:
             self._locks.on_order(order["do"])
             self._start_go_timeout()
@@ -222,29 +167,10 @@ class Agent:
         """Take the locks, make the gang, and start up."""
         self._prepared = True
         self._locks.on_order("lock")
-        gang = make_gang(self._gang_context(token.encode("utf-8")), self._orders)
-        self._executor.prepare(secrets, token, gang)
-        self.post(partial(starting.on_prepared))
-
-    def _gang_context(self, token: bytes) -> GangContext:
-        """Give what the gang may do here."""
-        return GangContext(
-            self._loop,
-            self._spec,
-            token,
-            self._client.send_event,
-            lambda order: self.post_stop(partial(ending.on_stop_ordered, order=order)),
-            self._record.save_gang_record,
-            lambda: self.post(partial(ending.on_gang_done)),
-            lambda: self._executor.processes.stall.quiet,
-            self._on_quiet,
-            lambda clocks: self._record.set({"clocks": clocks}),
-        )
-
-    def _on_quiet(self, seconds: float) -> None:
-        """Pass on for how long no rank of the whole run has made progress."""
-        if self._run.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
-            self._executor.processes.stall.on_gang_quiet(seconds)
+        self._orders.token = token.encode("utf-8")
+        self._executor.gang = make_gang(self._orders)
+        self._executor.prepare(secrets, token)
+        self._events.post(partial(starting.on_prepared))
 
     def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
@@ -252,7 +178,7 @@ class Agent:
             self._stop("guardian")
             return
         self._loop.unwatch(self._descriptors.orders)
-        self.post(partial(ending.on_guardian_lost))
+        self._events.post(partial(ending.on_guardian_lost))
 
     def _on_signals(self, signal_numbers: bytes) -> None:
         """Serve signals."""
@@ -278,7 +204,7 @@ class Agent:
         }
         grace = float(without_request["grace"]) if requested_grace is None else requested_grace
         order = StopOrder(request.text("reason", LONGEST_REASON) or without_request["reason"], grace)
-        self.post_stop(partial(ending.on_stop_requested, order=order))
+        self._events.post_stop(partial(ending.on_stop_requested, order=order))
 
     def _on_error(self, error: Exception) -> None:
         """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
@@ -287,8 +213,7 @@ class Agent:
             raise error
         reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
         self._loop.after(overdue_after(self._spec, 0.0), "collapse", lambda: reraise(error))
-        self._events.appendleft(partial(ending.on_agent_failed, reason=reason))
-        self._follow_events()
+        self._events.post_first(partial(ending.on_agent_failed, reason=reason))
 
     def _beat(self) -> None:
         """Send the guardian a beat, and write what a full disk refused."""
@@ -303,7 +228,7 @@ class Agent:
         self._record.flush()
         if not self._is_removed and not os.path.isdir(self._rundir):
             self._is_removed = True  # nothing of it can be recorded or followed any more
-            self.post(partial(ending.on_agent_failed, reason="the directory of the run was removed"))
+            self._events.post(partial(ending.on_agent_failed, reason="the directory of the run was removed"))
 
 
 def next_beat(due: float, now: float, interval: float) -> float:

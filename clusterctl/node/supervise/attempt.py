@@ -23,6 +23,7 @@ from ..runtime.processes import Stat, describe_leftovers, running_descendants
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..sync.outside_files import summarise
+from .events import Events
 from .evidence import Evidence
 from .gate_process import GateEvents, GateProcess
 from .gpu_memory import GpuMemoryWait
@@ -54,8 +55,7 @@ class Site(NamedTuple):
     rundir: str
     secrets: Dict[str, str]
     token: str
-    post: Callable[[Event], None]
-    post_end: Callable[[Event, Optional[int]], None]  # of a process, by this signal
+    events: Events
     warm: WarmServer
 
 
@@ -89,7 +89,7 @@ class Attempt(Processes):
     def post(self, event: Event) -> None:
         """Report what was seen, unless another attempt has begun."""
         if not self._replaced:
-            self._site.post(event)
+            self._site.events.post(event)
 
     def replace_by(self, spec: Spec) -> Attempt:
         """Begin another attempt in the place of this one."""
@@ -213,7 +213,7 @@ class Attempt(Processes):
 
     def _post_end(self, event: Event, signal: Optional[int]) -> None:
         if not self._replaced:
-            self._site.post_end(event, signal)
+            self._site.events.post_end(event, signal)
 
     def _on_nested(self) -> Callbacks:
         return Callbacks(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..gang.end_record import make_record
-from ..gang.membership import Gang
+from ..gang.restart_policy import read_policy
 from ..lifecycle.effects import Effects
 from ..lifecycle.ending import on_cleared, on_gang_reported
 from ..logs.recorder import LogRecorder
@@ -20,7 +20,6 @@ from ..state.locks import NodeLocks
 from ..state.run_record import Record
 from ..state.workdir import release_disk_reserve
 from .attempt import Attempt, Site
-from .gang_orders import GangOrders
 from .ranks.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,8 +42,6 @@ class Executor(Effects):
         spec: Spec,
         client: Client,
         locks: NodeLocks,
-        orders: Optional[GangOrders],
-        gang: Gang,
     ) -> None:
         self._site = site
         self._loop: Loop = site.loop
@@ -52,17 +49,15 @@ class Executor(Effects):
         self._spec = spec
         self._client = client
         self._locks = locks
-        self._orders = orders
         self._progress: Optional[Progress] = None
         self.processes = Attempt(site, spec)
         limit = int(spec.get("log_limit") or 0)
         self._log_recorder = LogRecorder(site.loop, site.record, limit, self._logs)
-        self.gang = gang
 
-    def prepare(self, secrets: Dict[str, str], token: str, gang: Gang) -> None:
+    def prepare(self, secrets: Dict[str, str], token: str) -> None:
         """Take what the client has sent, before anything is started."""
         self._site = self._site._replace(secrets=secrets, token=token)
-        self.processes, self.gang = Attempt(self._site, self._spec), gang
+        self.processes = Attempt(self._site, self._spec)
 
     def _logs(self) -> List[str]:
         return self.processes.logs()
@@ -75,9 +70,8 @@ class Executor(Effects):
 
     def set_state(self, values: StateChange, *, roster: bool = False) -> None:
         """Write into state.json."""
-        if roster and self._orders:
-            values = {**values, "roster": self._orders.roster.entries}
-        self._record.set(values)
+        entries = self.gang.roster_entries if roster else None
+        self._record.set(values if entries is None else {**values, "roster": entries})
 
     def send_client(self, event: EventName, facts: AnyEventFacts) -> None:
         """Send an event to the client."""
@@ -89,7 +83,7 @@ class Executor(Effects):
 
     def start_timer(self, name: str, seconds: float, event: Event) -> None:
         """Let an event come later."""
-        self._loop.after(seconds, name, lambda: self._site.post(event))
+        self._loop.after(seconds, name, lambda: self._site.events.post(event))
 
     def cancel_timer(self, name: str) -> None:
         """Cancel a timer."""
@@ -103,7 +97,7 @@ class Executor(Effects):
 
     def start_progress(self) -> None:
         """Record which output files are there before the attempt."""
-        pattern = self._orders.policy.progress if self._orders is not None else ""
+        pattern = read_policy(self._spec["restart"]).progress
         self._progress = Progress(self._loop, str(self._spec["output_dir"]), pattern)
         self._progress.begin()
 

@@ -1,4 +1,4 @@
-"""The orders of the gang to its agent about further attempts: its calls become events.
+"""What the gang does by its agent: its orders become events, and it reads how the run goes here.
 
 Between attempts the run's state is WAITING; its end is recorded when the gang has decided that it is one.
 Whether there is another attempt is not decided here (`node/gang/restart_policy.py`).
@@ -8,77 +8,103 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
+from ...protocol.messages.gang import StopOrder
 from ...protocol.ranks import NodeRank
-from ..gang.restart_policy import Policy, read_policy
+from ..gang.membership import GangContext
 from ..gang.roster import Roster
-from ..lifecycle.ending import on_concluded, on_paused
+from ..lifecycle.effects import Run
+from ..lifecycle.ending import on_concluded, on_gang_done, on_paused, on_stop_ordered
 from ..lifecycle.starting import on_attempt_called, on_gang_go
-from ..lifecycle.state import RunState
-from ..state.run_record import Record
+from ..lifecycle.state import Phase
+from .attempt import Site
+from .executor import Executor
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd, RestartsEnd, Spec
-    from ..lifecycle.effects import Event
+    from ...protocol.messages.agent import AnyEventFacts, EventName
+    from ...protocol.messages.files import AttemptEnd, GangRecord, RestartsEnd, RosterEntry, Spec
 
 
-class GangOrders:
-    """What the gang of a run that may be started again has of its agent."""
+class GangOrders(GangContext):
+    """The agent of one run, as its gang sees it."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        record: Record,
-        post: Callable[[Event], None],
-        read_agent: Callable[[], RunState],
-    ) -> None:
-        self._spec = spec
-        self._record = record
-        self._post = post
-        self._read_agent = read_agent
-        self.policy: Policy = read_policy(spec["restart"])
-        self.roster = Roster(spec)
-        self.time_left_given: Optional[float] = None
+    def __init__(self, site: Site, spec: Spec, run: Run, executor: Executor) -> None:
+        super().__init__(site.loop, spec, b"")
+        self._record = site.record
+        self._events = site.events
+        self._run = run
+        self._executor = executor
 
-    @property
-    def time_left(self) -> Optional[float]:
-        """Return what is left of the job's time, in seconds."""
-        limit, began = self._spec.get("time_limit"), self._read_agent().began
-        return max(0.0, limit - (time.time() - began)) if limit and began else None
+    def report(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event to the client."""
+        self._executor.send_client(event, facts)
+
+    def stop(self, order: StopOrder) -> None:
+        """End this node's part."""
+        self._events.post_stop(partial(on_stop_ordered, order=order))
+
+    def save_record(self, record: GangRecord) -> None:
+        """Write the record of the run's end."""
+        self._record.save_gang_record(record)
+
+    def save_clocks(self, clocks: Dict[str, int]) -> None:
+        """Record the clocks of the other nodes."""
+        self._record.set({"clocks": clocks})
+
+    def leave(self) -> None:
+        """End the agent when its own part has ended."""
+        self._events.post(partial(on_gang_done))
+
+    def quiet(self) -> float:
+        """Return for how many seconds no rank here has made progress."""
+        return self._executor.processes.stall.quiet
+
+    def on_quiet(self, seconds: float) -> None:
+        """Take for how many seconds no rank of the whole run has made progress."""
+        if self._run.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
+            self._executor.processes.stall.on_gang_quiet(seconds)
+
+    # further attempts
 
     @property
     def began(self) -> Optional[float]:
-        """Return when the attempt got its GO here."""
-        return self._read_agent().attempt.began
+        """When the attempt got its GO here."""
+        return self._run.attempt.began
 
-    def show_roster(self) -> None:
-        """Let who watches see at once who is lost: SSH may reach it, and nothing from there need be waited for."""
-        self._record.set({"roster": self.roster.entries})
+    @property
+    def time_left(self) -> Optional[float]:
+        """What is left of the job's time, in seconds."""
+        limit, began = self.spec.get("time_limit"), self._run.state.began
+        return max(0.0, limit - (time.time() - began)) if limit and began else None
+
+    def save_roster(self, entries: List[RosterEntry]) -> None:
+        """Record at once which nodes are lost: a client may reach one by SSH, and need not wait for it."""
+        self._record.set({"roster": entries})
 
     def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
-        """There will be another attempt, soon."""
-        most, number = self.policy.max_restarts, self.roster.attempt
+        """Wait for another attempt."""
+        number, most = entry["attempt"], self.spec["restart"]["max"]
         text = "restart %d of %d in %g s: %s" % (number, most, seconds, entry["text"])
-        recorded = self._record.state
-        attempts, ranks = recorded["attempts"], recorded["ranks"]
-        self._post(
+        attempts, ranks = self._record.state["attempts"], self._record.state["ranks"]
+        self._events.post(
             partial(on_paused, entry=entry, seconds=seconds, text=text, attempts=attempts, ranks=ranks)
         )
 
-    def start_next_attempt(self) -> None:
-        """Begin the current attempt of the roster, with the rank that it gives us, or none."""
-        node_rank = self.roster.node_ranks.get(self.roster.own_slot)
-        shown_rank = self.roster.own_slot if node_rank is None else node_rank
-        spec: Spec = {**self._spec, "attempt": self.roster.attempt, "node_rank": NodeRank(shown_rank)}
+    def start_next_attempt(self, roster: Roster, time_left: Optional[float]) -> None:
+        """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
+        node_rank = roster.node_ranks.get(roster.own_slot)
+        shown_rank = roster.own_slot if node_rank is None else node_rank
+        spec: Spec = {**self.spec, "attempt": roster.attempt, "node_rank": NodeRank(shown_rank)}
         if "ray" in spec:
-            spec["ray"] = {**spec["ray"], "names": self.roster.names_by_address()}
-        self._post(partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=self.time_left_given))
+            spec["ray"] = {**spec["ray"], "names": roster.names_by_address()}
+        self._events.post(partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=time_left))
 
     def on_go(self, address: str, port: int) -> None:
-        """The gang says GO; it cannot know yet of a gate that has just ended."""
-        self._post(partial(on_gang_go, address=address, port=port))
+        """Give GO to the attempt; the gang cannot know yet of a gate that has just ended."""
+        self._events.post(partial(on_gang_go, address=address, port=port))
 
     def conclude(self, end: RestartsEnd) -> None:
-        """There will be no further attempt."""
-        self._post(partial(on_concluded, end=end))
+        """End the run; one that is never started again has recorded its end by itself."""
+        if self.spec.get("restart"):
+            self._events.post(partial(on_concluded, end=end))

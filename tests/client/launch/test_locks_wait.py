@@ -17,7 +17,8 @@ SPECS: dict[str, dict[str, Any]] = {name: {"run": "mine-1", "submitted": 9.0} fo
 def held(run: str, **ages: float) -> HoldersByNode:
     """Say which run holds nodes, and since when."""
     return {
-        name: (LockHolder(name="clusterctl/node", run=run, job="t", by="ann@x", age=age),) for name, age in ages.items()
+        name: (LockHolder(name="clusterctl/node", run=run, job="t", by="ann@x", age=age),)
+        for name, age in ages.items()
     }
 
 

@@ -35,7 +35,7 @@ class Tries:
         self.network, self.loop = network, SteppedLoop(network, SPEC["address"])
         self.channels: list[SecureChannel] = []
         self.reasons: list[str] = []
-        context: Any = GangContext(self.loop, SPEC, b"secret", print, print, print, print)  # type: ignore[arg-type]  # a loop that is stepped
+        context: Any = GangContext(self.loop, SPEC, b"secret")  # type: ignore[arg-type]  # a loop that is stepped
         self.connector = Connector(context, Slot(1), self.channels.append, self.reasons.append)
 
     def listen(self) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -15,26 +14,27 @@ from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.state import Phase
 from clusterctl.node.supervise import agent
 from clusterctl.node.supervise.agent import Agent, next_beat
+from clusterctl.node.supervise.events import Events
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.ranks import Rank
 
 pytestmark = pytest.mark.unit
 
 
-class Followed(Agent):
-    """An agent of which only the order of events is looked at."""
+class Followed(Events):
+    """Events of which only the order is looked at."""
 
     def __init__(self, phase: Phase, outside_stop: object) -> None:
-        self._events, self._held, self._busy = deque(), [], False
-        self._spec: Any = {"outside_stop": outside_stop}
-        self._run: Any = SimpleNamespace(phase=phase)
         self.timers: list[Callable[[], None]] = []
-        self._loop: Any = SimpleNamespace(after=lambda _seconds, _name, work: self.timers.append(work))
+        loop: Any = SimpleNamespace(after=lambda _seconds, _name, work: self.timers.append(work))
+        spec: Any = {"outside_stop": outside_stop}
+        super().__init__(loop, spec)
+        self.run: Any = SimpleNamespace(phase=phase)
         self.followed: list[object] = []
 
-    def _follow_events(self) -> None:
-        self.followed += self._events
-        self._events.clear()
+    def _follow(self) -> None:
+        self.followed += self._waiting
+        self._waiting.clear()
 
 
 WORKER_ENDED = partial(

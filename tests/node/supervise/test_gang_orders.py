@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from clusterctl.node.gang.roster import Roster
 from clusterctl.node.supervise.gang_orders import GangOrders
+from clusterctl.protocol.ranks import Slot
 
 pytestmark = pytest.mark.unit
 
@@ -28,9 +30,10 @@ def test_a_further_attempt_has_the_names_of_its_own_nodes() -> None:
         "ray": {"names": {"10.0.0.1": "gpu01", "10.0.0.2": "gpu02"}, "own_ports": 10},
     }
     called: list[Any] = []
-    orders = GangOrders(spec, SimpleNamespace(), called.append, SimpleNamespace)  # type: ignore[arg-type]  # not used
-    orders.roster.assign({0, 2})
-    orders.start_next_attempt()
+    site: Any = SimpleNamespace(loop=None, record=None, events=SimpleNamespace(post=called.append))
+    roster = Roster(spec)
+    roster.assign({Slot(0), Slot(2)})
+    GangOrders(site, spec, run=SimpleNamespace(), executor=SimpleNamespace()).start_next_attempt(roster, None)  # type: ignore[arg-type]  # not used
 
     ray = called[0].keywords["spec"]["ray"]
     assert ray == {"names": {"10.0.0.1": "gpu01", "10.0.0.3": "gpu03"}, "own_ports": 10}
