@@ -33,8 +33,7 @@ from clusterctl.plans.checks.registry import all_checks, choose_checks, evaluate
 from clusterctl.plans.diagnose.collective import plan_deep_job
 from clusterctl.plans.facts.facts import discard_stale_packages
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
-from clusterctl.plans.slurm.judge import NO_ANSWER, make_nodes, select_in_allocation
-from clusterctl.plans.slurm.request import (
+from clusterctl.plans.slurm.batch_script import (
     SlurmNodes,
     choose_named_nodes,
     choose_slurm_nodes,
@@ -43,7 +42,8 @@ from clusterctl.plans.slurm.request import (
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.template import make_template, plan_check
+from clusterctl.plans.slurm.judge import NO_ANSWER, make_nodes, select_in_allocation
+from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
 from clusterctl.specs.job.model import Job

@@ -29,14 +29,14 @@ from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, all_checks, resolve_waivers
 from clusterctl.plans.checks.script import mark_suspected
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
-from clusterctl.plans.slurm.request import (
+from clusterctl.plans.slurm.batch_script import (
     choose_slurm_nodes,
     describe_request,
     plan_options,
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.template import make_template, plan_check
+from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.states import UNKNOWN

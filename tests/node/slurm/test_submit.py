@@ -14,9 +14,12 @@ from clusterctl.node.slurm.command_output import QueuedJob, Settings
 from clusterctl.node.slurm.commands import Finished
 from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
 from clusterctl.node.verbs import slurm
-from clusterctl.plans.slurm.request import SCRIPT
+from clusterctl.plans.slurm.batch_script import render_script
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.job.model import Job
 
 RUN = "j-20261123T070000-abcd"
+SCRIPT = render_script(Job(name="j", file="", script="t.py"), Node(name="login", index=0, host="login"))
 TIMEOUT = VerbError("CC-SLURM-004", "sbatch did not end within 60 s")
 
 
@@ -105,8 +108,7 @@ def run_script(folder: Path, srun: str) -> int:
     (programs / "srun").write_text(f"#!/bin/sh\n{srun}\n")
     (programs / "srun").chmod(0o755)
     env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "4711", "SLURM_CLUSTER_NAME": "hpc"}
-    script = SCRIPT.replace("NO_KILL", "").replace("SHELL COMMAND", "true").replace("REQUEUE", "")
-    argv = ["bash", "-c", script, "batch.sh", str(folder), "payload"]
+    argv = ["bash", "-c", SCRIPT, "batch.sh", str(folder), "payload"]
     return subprocess.run(argv, env=env, check=False, capture_output=True).returncode
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from clusterctl.errors import SpecError, UsageError
-from clusterctl.plans.slurm.request import (
+from clusterctl.plans.slurm.batch_script import (
     SlurmNodes,
     choose_named_nodes,
     choose_slurm_nodes,
@@ -18,7 +18,7 @@ from clusterctl.plans.slurm.request import (
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.template import make_template, plan_check
+from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.inventory.parse import parse_inventory

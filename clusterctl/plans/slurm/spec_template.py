@@ -15,7 +15,7 @@ from clusterctl.plans.launch.agent_spec import render_spec, restart_to_spec
 from clusterctl.plans.launch.placement import Member
 from clusterctl.plans.launch.plan import PlanFacts, plan_launch
 from clusterctl.plans.launch.template import AgentValue, Segment, Template, Unmeasured
-from clusterctl.plans.slurm.request import SlurmNodes, may_requeue, plan_time_limit
+from clusterctl.plans.slurm.batch_script import SlurmNodes, may_requeue, plan_time_limit
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Slurm, Ssh, Waiver

@@ -153,7 +153,7 @@ def plan_time_limit(job: Job, slurm: Slurm) -> float | None:
     return slurm.time - room if job.time_limit is None else min(job.time_limit, slurm.time - room)
 
 
-SCRIPT = r"""
+BEGINNING = r"""#!/bin/bash
 # Written by `clusterctl launch`: one task on each node, which guards the run there. $1 is the run's shared folder.
 # A file per task: srun waits for every process that holds a shared one. A task that fails ends no other: the agents
 # end the run together, and record why. Without the folder the launch has failed: no verb would list this job.
@@ -165,21 +165,19 @@ fi
 rm -f ended.json
 mkdir -p -m 700 exchange "exchange/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"
 if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
-srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none \
-    NO_KILL--output="$folder/task.%t.out" SHELL COMMAND task "$folder" "$payload" || status=$?
-REQUEUErm -f secrets.json
-printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >ended.new
-mv ended.new ended.json
-exit "$status"
-""".lstrip()
-
-
+"""
 # Slurm starts a job again only if it had to end it: after the warning of a partition's GraceTime it must not end first.
-REQUEUE = """if [ "$status" = 75 ]; then # Slurm has stopped the run, and may start the job again
+WAIT_FOR_REQUEUE = """if [ "$status" = 75 ]; then # Slurm has stopped the run, and may start the job again
     sleep 300
     exit 75
 fi
 """
+END = r"""rm -f secrets.json
+printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >ended.new
+mv ended.new ended.json
+exit "$status"
+"""
+SRUN = "srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none"
 
 
 def render_script(job: Job, login: Node) -> str:
@@ -191,10 +189,10 @@ def render_script(job: Job, login: Node) -> str:
     command = f'i=-I; [ -z "${{PYTHONHOME:-}}" ] || i=; exec {program} $i -S -X utf8 "$2" task "$1"'
     if activate:
         command = f"{activate}\n{command}"
-    shell = "/bin/bash -l" if activate else "/bin/bash"  # modules are functions of a login shell
-    text = SCRIPT.replace("NO_KILL", "--no-kill " if job.restart else "").replace("SHELL", f"{shell} -c")
-    text = text.replace("REQUEUE", REQUEUE if may_requeue(job) else "")
-    return f"#!/bin/bash\n{text.replace('COMMAND', quote_word(command))}"
+    shell = "/bin/bash -l -c" if activate else "/bin/bash -c"  # modules are functions of a login shell
+    options = '--no-kill --output="$folder/task.%t.out"' if job.restart else '--output="$folder/task.%t.out"'
+    run = f'{SRUN} \\\n    {options} {shell} {quote_word(command)} task "$folder" "$payload" || status=$?\n'
+    return "".join([BEGINNING, run, WAIT_FOR_REQUEUE if may_requeue(job) else "", END])
 
 
 def describe_request(options: Sequence[str]) -> str:
