@@ -167,6 +167,7 @@ TRUSTED_JSON = {
 # Who takes a value as it came, and how it is bounded there.
 UNREAD = {
     "clusterctl/client/slurm.py:gather_facts": "parse_facts reads it into dataclasses",
+    "clusterctl/client/slurm.py:parse_failure": "start_error reads it",
     "clusterctl/node/slurm/queue.py:send_facts": "passed on to the client, which does the same",
     "clusterctl/node/slurm/check.py:read_all": "passed on to plans/slurm/judge.py, which does the same",
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",

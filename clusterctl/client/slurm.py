@@ -1,25 +1,29 @@
-"""What is asked of the login node of a Slurm cluster: submit a job, wait in its queue, cancel it; facts of nodes."""
+"""What a login node of a Slurm cluster does: takes code, submits a job, waits in its queue, cancels it; facts of nodes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.bundle import judge_zip, payload_zip
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.frames import FrameLimits, limits_for
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
+from clusterctl.client.sync.upload import SyncResult, TreeUpload
 from clusterctl.errors import NodeError
 from clusterctl.plans.facts.untrusted import clean_text
-from clusterctl.plans.slurm.report import parse_report
+from clusterctl.plans.slurm.judge import parse_report
+from clusterctl.protocol.ranks import Slot
+from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.allocation import CheckReport
+    from clusterctl.protocol.messages.allocation import JudgedNode, QueueFacts, TaskFailure
     from clusterctl.protocol.messages.facts import Facts
     from clusterctl.protocol.messages.verbs import (
         CancelRequest,
@@ -61,45 +65,22 @@ class Submission:
     token: str
 
 
-@dataclass(frozen=True)
-class StartFailure:
-    """Why a node could not start its part; `event` is what its agent reported, if it did."""
-
-    node: str
-    text: str
-    event: Untrusted
+# a node of a check: where it would train, and its facts; None if it gave none
+AllocatedNode = tuple["JudgedNode", "Facts | None"]
 
 
-@dataclass(frozen=True)
-class QueueState:
-    """How Slurm sees a job: `waits` in the queue, has `begun` on all nodes, or is `over` for this reason.
-
-    `check` is what the check in the allocation found, `doing` the command of `setup` that runs, `requeues` whether
-    Slurm may start the job again.
-    """
-
-    job: str
-    state: str
-    reason: str
-    start: float | None
-    nodes: str
-    waits: bool
-    begun: bool
-    over: str
-    check: CheckReport | None = None
-    doing: str = ""
-    failure: StartFailure | None = None
-    requeues: bool = False
-
-
-@dataclass(frozen=True)
-class AllocatedNode:
-    """A node of a check: where it would train, and its facts; None if it gave none."""
-
-    name: str
-    address: str
-    nics: tuple[str, ...]
-    facts: Facts | None
+def send_tree(
+    login: LoginNode,
+    upload: TreeUpload,
+    run_id: RunId | None,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> SyncResult:
+    """Send the code of a run to the directory that all nodes share; without a run what an environment is made of."""
+    place = replace(login.node, name=ALLOCATION) if run_id else login.node
+    synced: SyncResult = tasks.sync(
+        login.cluster.connection(login.node), place, login.interpreter, run_id, Slot(0), upload, on_bytes
+    )
+    return synced
 
 
 def submit_job(login: LoginNode, submission: Submission) -> str:
@@ -117,7 +98,7 @@ def submit_job(login: LoginNode, submission: Submission) -> str:
 
 def gather_facts(
     login: LoginNode, submission: Submission, count: int
-) -> Generator[QueueState | AllocatedNode, None, None]:
+) -> Generator[QueueFacts | AllocatedNode, None, None]:
     """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session.
 
     If the check of its template is not all that it does, the session stays open after its last node until it is closed.
@@ -138,12 +119,8 @@ def gather_facts(
                     continue
                 names.add(name)
                 facts = None if header.is_null("facts") else parse_facts(header.unread("facts"))
-                yield AllocatedNode(
-                    name,
-                    clean_text(member.text("address", 15)),
-                    member.texts("nics", MOST_NICS, 64),
-                    facts,
-                )
+                address, nics = clean_text(member.text("address", 15)), member.texts("nics", MOST_NICS, 64)
+                yield {"node": name, "address": address, "nics": list(nics)}, facts
             else:
                 _send_needed(session, header)
 
@@ -180,7 +157,7 @@ def _send_needed(session: Session, header: Untrusted) -> None:
         session.send({"payload": True}, judge_zip()[1] if need == "judge" else payload_zip()[1])
 
 
-def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueState]:
+def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueFacts]:
     """Give how a job waits whenever that changes, until all its nodes have begun or it is over."""
     request: QueueRequest = {"workdir": login.node.workdir, "do": "queue", "run": run_id, "count": count}
     connection = login.cluster.connection(login.node)
@@ -191,31 +168,33 @@ def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueStat
                 yield parse_queue_state(frame[0].record("queue"))
 
 
-def parse_queue_state(raw: Untrusted) -> QueueState:
+def parse_queue_state(raw: Untrusted) -> QueueFacts:
     """Read a report about a job that waits."""
     failure = raw.record("failure")
-    return QueueState(
-        job=parse_job_number(raw),
-        state=clean_text(raw.text("state", 40)),
-        reason=clean_text(raw.text("reason", LONGEST_REASON)),
-        start=raw.moment("start"),
-        nodes=clean_text(raw.text("nodes", LONGEST_NODES)),
-        waits=raw.flag("waits"),
-        begun=raw.flag("begun"),
-        over=clean_text(raw.text("over", 40)),
-        check=parse_report(raw.record("check")),
-        doing=clean_text(raw.text("doing", LONGEST_REASON)),
-        failure=parse_failure(failure) if failure else None,
-        requeues=raw.flag("requeue"),
-    )
+    return {
+        "job": parse_job_number(raw),
+        "state": clean_text(raw.text("state", 40)),
+        "reason": clean_text(raw.text("reason", LONGEST_REASON)),
+        "start": raw.moment("start"),
+        "nodes": clean_text(raw.text("nodes", LONGEST_NODES)),
+        "waits": raw.flag("waits"),
+        "begun": raw.flag("begun"),
+        "over": clean_text(raw.text("over", 40)),
+        "check": parse_report(raw.record("check")),
+        "doing": clean_text(raw.text("doing", LONGEST_REASON)),
+        "failure": parse_failure(failure) if failure else None,
+        "requeue": raw.flag("requeue"),
+    }
 
 
-def parse_failure(raw: Untrusted) -> StartFailure:
+def parse_failure(raw: Untrusted) -> TaskFailure:
     """Read what the first task wrote that could not start."""
     name = raw.text("node", LONGEST_NODE_NAME)
-    return StartFailure(
-        name if is_node_name(name) else "?", clean_text(raw.text("text")), raw.record("event")
-    )
+    return {
+        "node": name if is_node_name(name) else "?",
+        "text": clean_text(raw.text("text")),
+        "event": raw.unread("event"),
+    }
 
 
 def cancel_job(login: LoginNode, run_id: str, timeout: float) -> str:

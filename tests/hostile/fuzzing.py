@@ -66,7 +66,7 @@ from clusterctl.plans.runs.selection import (
 )
 from clusterctl.plans.runs.state import attempts_of, live_state, node_ranks
 from clusterctl.plans.runs.verdict import conclude_over
-from clusterctl.plans.slurm.report import to_findings
+from clusterctl.plans.slurm.judge import to_findings
 from clusterctl.plans.sync.copy import plan_relay
 from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, plan_download
 from clusterctl.protocol.run_id import RunId
@@ -504,7 +504,7 @@ def drive_queue(line: Line, _: Place) -> object:
     """Wait in the queue of a Slurm cluster, and read what the check in the allocation found."""
     login: Any = Login(line)
     states = list(slurm.watch_queue(login, "demo", 2))
-    return states, [to_findings(state.check) for state in states if state.check]
+    return states, [to_findings(state["check"]) for state in states if state["check"]]
 
 
 def drive_check(line: Line, _: Place) -> object:

@@ -1,6 +1,6 @@
 """`check` on a Slurm cluster: a short job whose nodes report their facts, which are judged here as those over SSH.
 
-With `--deep` it is the test job itself, whose nodes are checked first (deep_check.py).
+With `--deep` it is the test job itself, which runs on the nodes of the check, in the same allocation.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.deep_check import pack_modules
+from clusterctl.cli.actions.deep_check import conclude, follow_rounds, pack_modules, with_deep_result
+from clusterctl.cli.actions.find_runs import find_runs
 from clusterctl.cli.actions.launch import make_run_id
 from clusterctl.cli.actions.preflight import PHASE, Preflight
 from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.nodes import interpreter, launch_record
-from clusterctl.cli.slurm.deep_check import choose_deep_backend, run_deep_check, send_modules
 from clusterctl.cli.slurm.follow import QUEUE, describe_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.slurm import AllocatedNode, LoginNode, QueueState, Submission, gather_facts
-from clusterctl.client.sync.scan import ScanResult
+from clusterctl.client.slurm import AllocatedNode, LoginNode, Submission, gather_facts, send_tree, watch_queue
+from clusterctl.client.sync.scan import ScanResult, scan_source
+from clusterctl.client.sync.upload import TreeUpload
+from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.progress import Phases
 from clusterctl.console.terminal import can_redraw, info
-from clusterctl.errors import NodeError, StartError
-from clusterctl.plans.checks.framework import Observations
-from clusterctl.plans.checks.registry import all_checks, choose_checks, evaluate
-from clusterctl.plans.diagnose.collective import plan_deep_job
-from clusterctl.plans.facts.facts import discard_stale_packages
+from clusterctl.errors import ClusterctlError, StartError
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.checks.registry import all_checks, choose_checks
+from clusterctl.plans.diagnose.collective import DeepCheckResult, plan_deep_job
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.plans.slurm.batch_script import (
     SlurmNodes,
@@ -42,7 +43,7 @@ from clusterctl.plans.slurm.batch_script import (
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.judge import NO_ANSWER, make_nodes, select_in_allocation
+from clusterctl.plans.slurm.judge import judge_nodes, make_nodes
 from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
@@ -50,8 +51,11 @@ from clusterctl.specs.job.model import Job
 from clusterctl.translation import trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.allocation import CheckPart
+    from clusterctl.protocol.messages.allocation import CheckPart, QueueFacts
     from clusterctl.protocol.messages.files import LaunchRecord
+
+
+DEEP = "deep"  # the phase
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class SlurmCheck:
                 job, replace(chosen, count=chosen.total, spares=0), make_run_id(job.name), deep
             )
             if deep:
-                send_modules(login, Path(folder), request.run_id)
+                send_tree(login, TreeUpload(scan_source(Path(folder))), request.run_id)
             check = self._plan_check(only=not deep)
             submission = self._make_submission(request, check)
             reports = stack.enter_context(closing(gather_facts(login, submission, request.nodes.total)))
@@ -123,25 +127,20 @@ class SlurmCheck:
     def _judge(
         self, members: Sequence[AllocatedNode], check: CheckPart, skipped: frozenset[str], began: float
     ) -> tuple[tuple[Node, ...], Preflight]:
-        nodes = make_nodes(
-            self._login,
-            [{"node": one.name, "address": one.address, "nics": list(one.nics)} for one in members],
-        )
-        installs_torch = bool(check["setup"] and check["setup"]["brings_torch"])
-        facts = {
-            one.name: discard_stale_packages(one.facts, installs_torch=installs_torch)
-            for one in members
-            if one.facts is not None
-        }
-        failures = {
-            node.name: NodeError(NO_ANSWER, node=node.name) for node in nodes if node.name not in facts
-        }
+        nodes = make_nodes(self._login, [member for member, _ in members])
         code = read_job_code(self._job, len(nodes), self._scan) if self._job and self._scan else None
+        answers = {member["node"]: facts for member, facts in members}
         local_facts = read_local_facts((), self._job, code)
-        observed = Observations(facts, failures, local_facts=local_facts, program=self._program)
-        selection = select_in_allocation(check, nodes, skipped)
-        findings = evaluate(nodes, observed, self._job, selection)
-        return nodes, Preflight(facts, failures, findings, observed, selection=selection, time=began)
+        judged = judge_nodes(check, nodes, answers, self._job, local_facts, skipped)
+        observed = judged.observed
+        return nodes, Preflight(
+            observed.facts,
+            observed.failures,
+            judged.findings,
+            observed,
+            selection=judged.selection,
+            time=began,
+        )
 
     def _plan_check(self, *, only: bool) -> CheckPart:
         activate = self._job.activate if self._job else None
@@ -166,21 +165,21 @@ class SlurmCheck:
         return Submission(template, options, script, {}, random_source.token_hex(32))
 
     def _gather(
-        self, reports: Iterable[QueueState | AllocatedNode], request: CheckRequest
+        self, reports: Iterable[QueueFacts | AllocatedNode], request: CheckRequest
     ) -> list[AllocatedNode]:
         """Wait in the queue and read the nodes' reports; StartError if there are none."""
         members: list[AllocatedNode] = []
-        last: QueueState | None = None
+        last: QueueFacts | None = None
         phases, shown = Phases([self._login.name]), ""
         phases.start(QUEUE)
         try:
             for report in reports:
-                if isinstance(report, AllocatedNode):
+                if isinstance(report, tuple):
                     members.append(report)
                     if request.deep and len(members) == request.nodes.total:
                         break  # what follows on the nodes is followed elsewhere
                     continue
-                if (last is None or last.waits) and not report.waits:
+                if (last is None or last["waits"]) and not report["waits"]:
                     phases.start(PHASE)
                 shown, last = _show_queue(phases, describe_queue(report), shown), report
         finally:
@@ -197,12 +196,63 @@ def _show_queue(phases: Phases, text: str, shown: str) -> str:
     return text
 
 
-def _explain_failure(last: QueueState | None, missing: int) -> StartError:
+def _explain_failure(last: QueueFacts | None, missing: int) -> StartError:
     """Say why nodes reported nothing: one could not, or the job left the queue."""
-    if last is not None and last.failure is not None:
-        return StartError("CC-RUN-031", node=last.failure.node, evidence=last.failure.text)
-    reason = last.reason if last is not None else ""
+    if last is not None and last["failure"] is not None:
+        return StartError("CC-RUN-031", node=last["failure"]["node"], evidence=last["failure"]["text"])
+    reason = last["reason"] if last is not None else ""
     text = trn(
         "no report from {n} node; {reason}", "no report from {n} nodes; {reason}", missing, reason=reason
     )
     return StartError("CC-RUN-031", evidence=text)
+
+
+def choose_deep_backend(job: Job | None, slurm: Slurm) -> str:
+    """Take the job's backend; without a job NCCL where the inventory asks for GPUs: the nodes are not known yet."""
+    if job is not None:
+        return job.backend
+    return "nccl" if slurm.gpus_per_node else "gloo"
+
+
+def run_deep_check(
+    login: LoginNode,
+    run_id: RunId,
+    backend: str,
+    checked: tuple[Sequence[Node], Job | None, Preflight],
+) -> Preflight:
+    """Follow the test job, which starts when the nodes have passed the check; adds what it finds."""
+    nodes, job, preflight = checked
+    deep = DeepCheckResult(backend, tuple(node.name for node in nodes), 0)
+    phases, began = Phases([login.node.name]), time.monotonic()
+    phases.start(DEEP)
+    try:
+        problem = _wait_for_start(login, run_id, len(nodes))
+        if not problem:
+            deep = _follow(login, run_id, deep, phases, began)
+    except ClusterctlError as error:
+        problem = f"{error.code} {error.message}" + (f"\n{error.evidence}" if error.evidence else "")
+    finally:
+        phases.stop()
+    return with_deep_result(nodes, job, preflight, replace(deep, trouble=problem) if problem else deep)
+
+
+def _wait_for_start(login: LoginNode, run_id: RunId, count: int) -> str:
+    """Wait until all nodes have begun; gives why they do not."""
+    for state in watch_queue(login, run_id, count):
+        if state["begun"]:
+            return ""
+        if state["over"]:
+            return translate_node_text(state["failure"]["text"] if state["failure"] else state["reason"])
+    return ""
+
+
+def _follow(
+    login: LoginNode, run_id: RunId, deep: DeepCheckResult, phases: Phases, began: float
+) -> DeepCheckResult:
+    found = find_runs(login.cluster, [login.node], run_id, only_one=True)
+    parts = found.runs.get(run_id, {})
+    options = MonitorOptions(run_id, found.nodes_of(run_id), found.pythons, found.offsets)
+    lines, problem = follow_rounds(login.cluster, options)
+    phases.mark_done(DEEP, login.node.name)
+    ranks = max((part.world_size or 0 for part in parts.values() if part), default=0)
+    return conclude(phases, began, replace(deep, ranks=ranks), lines, problem)

@@ -22,7 +22,7 @@ from clusterctl.client.launch.setup import describe_step
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.errors import start_error
-from clusterctl.client.slurm import LoginNode, QueueState, cancel_job, watch_queue
+from clusterctl.client.slurm import LoginNode, cancel_job, watch_queue
 from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.errors import show_error
 from clusterctl.console.progress import Phases
@@ -34,16 +34,17 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.runs.selection import is_live, submitted_at
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, verdict_to_json
-from clusterctl.plans.slurm.report import to_findings
+from clusterctl.plans.slurm.judge import to_findings
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED_SETUP, SUCCEEDED
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.allocation import CheckReport
+    from clusterctl.protocol.messages.allocation import CheckReport, QueueFacts
 
 QUEUE, CHECK, SETUP = "queue", "check", "setup"
 RETURN_LIMIT = 3600.0  # seconds without the login node while the job waits
@@ -74,9 +75,9 @@ def follow_from_queue(following: Following) -> int:
     INTERRUPTS.set_leaving(partial(announce_detached, output, run_id))
     try:
         state = wait_for_nodes(following)
-        following = replace(following, requeues=state.requeues)
-        if state.begun:
-            info(tr("Slurm job {number} runs on {nodes}", number=state.job, nodes=state.nodes or "?"))
+        following = replace(following, requeues=state["requeue"])
+        if state["begun"]:
+            info(tr("Slurm job {number} runs on {nodes}", number=state["job"], nodes=state["nodes"] or "?"))
         found = find_runs(login.cluster, [login.node], run_id, only_one=True)
     except KeyboardInterrupt as error:
         INTERRUPTS.announce(error)
@@ -84,7 +85,7 @@ def follow_from_queue(following: Following) -> int:
     report_failures(found.errors)
     if run_id not in found.runs:
         return 4
-    if state.begun and (is_live(found.runs[run_id]) or not state.failure):
+    if state["begun"] and (is_live(found.runs[run_id]) or not state["failure"]):
         return follow_found_run(following, found)
     INTERRUPTS.set_leaving(announce_interrupted)
     return show_failed_start(following, found, state)
@@ -133,12 +134,12 @@ def resume_requeued(following: Following, verdict: Verdict) -> int | None:
     """Follow the next attempt of a run that Slurm has stopped and put back into its queue; None if it has not."""
     if verdict.state == SUCCEEDED or not following.requeues:
         return None  # the login node is not asked: the end is shown at once
-    waiting: QueueState | None = None
+    waiting: QueueFacts | None = None
     with suppress(ClusterctlError):  # then this end is shown
         for state in watch_queue(following.login, following.run_id, following.count):
-            if state.over or state.begun or not state.requeues:
+            if state["over"] or state["begun"] or not state["requeue"]:
                 return None
-            if state.waits:
+            if state["waits"]:
                 waiting = state
                 break
     if waiting is None:
@@ -147,21 +148,21 @@ def resume_requeued(following: Following, verdict: Verdict) -> int | None:
         tr(
             "attempt {attempt} ended: Slurm put job {number} back into the queue",
             attempt=verdict.attempt,
-            number=waiting.job,
+            number=waiting["job"],
         )
     )
     return follow_from_queue(following)
 
 
-def show_failed_start(following: Following, found: FoundRuns, state: QueueState) -> int:
+def show_failed_start(following: Following, found: FoundRuns, state: QueueFacts) -> int:
     """Show why no worker was started: the check failed, a node could not start, or the job left the queue."""
     code: int | None = None
     error = ""
-    if state.check is not None and state.check["blocks"]:
+    if state["check"] is not None and state["check"]["blocks"]:
         info(tr("nothing was started"))
         code, error = CHECKS_FAILED, "the checks failed"
-    elif state.failure is not None and state.failure.event:
-        failed = start_error(state.failure.event, state.failure.node)
+    elif state["failure"] is not None and state["failure"]["event"]:
+        failed = start_error(Untrusted(state["failure"]["event"]), state["failure"]["node"])
         failed.message = redact(failed.message, following.secrets)
         failed.evidence = redact(failed.evidence, following.secrets)
         show_error(failed)
@@ -198,17 +199,17 @@ class QueueView:
             self._phase = phase
             self._phases.start(phase)
 
-    def show(self, state: QueueState) -> None:
+    def show(self, state: QueueFacts) -> None:
         """Show a report that differs from the one before."""
-        if state.check is not None and self._phase == QUEUE:
+        if state["check"] is not None and self._phase == QUEUE:
             self._phases.stop()
             self._phase = CHECK
-            show_check(state.check, self._count)
-        elif self._phase == CHECK and state.doing and not state.begun:
+            show_check(state["check"], self._count)
+        elif self._phase == CHECK and state["doing"] and not state["begun"]:
             self._enter(SETUP)
-        if self._phase in (QUEUE, SETUP) and not state.begun:
+        if self._phase in (QUEUE, SETUP) and not state["begun"]:
             self._show_activity(
-                describe_queue(state) if self._phase == QUEUE else describe_step(state.doing, {})
+                describe_queue(state) if self._phase == QUEUE else describe_step(state["doing"], {})
             )
 
     def _show_activity(self, text: str) -> None:
@@ -237,7 +238,7 @@ def show_check(report: CheckReport, count: int) -> None:
     render_findings(stderr(), findings)
 
 
-def wait_for_nodes(following: Following) -> QueueState:
+def wait_for_nodes(following: Following) -> QueueFacts:
     """Wait until all nodes have begun, or the job is over; a login node that is away is tried again."""
     login, view, since, tries = following.login, QueueView(following), time.monotonic(), 0
     try:
@@ -246,7 +247,7 @@ def wait_for_nodes(following: Following) -> QueueState:
                 for state in watch_queue(login, following.run_id, following.count):
                     since, tries = time.monotonic(), 0
                     view.show(state)
-                    if state.begun or state.over:
+                    if state["begun"] or state["over"]:
                         return state
             except (ConnectError, ConnectionLost) as error:
                 tries = pause_for_login(login, error, since, tries)
@@ -271,14 +272,14 @@ def pause_for_login(login: LoginNode, error: ClusterctlError, since: float, trie
     return min(tries + 1, 10)
 
 
-def describe_queue(state: QueueState) -> str:
+def describe_queue(state: QueueFacts) -> str:
     """Say why a job waits and when Slurm expects it to begin."""
-    if not state.waits:
-        return tr("Slurm job {number}: starting on {nodes}", number=state.job, nodes=state.nodes or "?")
-    if state.start is None:
-        return state.reason
-    start = datetime.fromtimestamp(state.start).strftime("%Y-%m-%d %H:%M")
-    return tr("{reason}; expected start {time}", reason=state.reason, time=start)
+    if not state["waits"]:
+        return tr("Slurm job {number}: starting on {nodes}", number=state["job"], nodes=state["nodes"] or "?")
+    if state["start"] is None:
+        return state["reason"]
+    start = datetime.fromtimestamp(state["start"]).strftime("%Y-%m-%d %H:%M")
+    return tr("{reason}; expected start {time}", reason=state["reason"], time=start)
 
 
 def stop_slurm_run(

@@ -18,9 +18,8 @@ from clusterctl.cli.context.nodes import interpreter
 from clusterctl.cli.context.settings import LaunchOptions
 from clusterctl.cli.slurm.follow import Following, follow_from_queue
 from clusterctl.client.preflight import read_local_facts
-from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.slurm import LoginNode, Submission, submit_job
+from clusterctl.client.slurm import LoginNode, Submission, send_tree, submit_job
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import render_size, render_upload
@@ -37,8 +36,7 @@ from clusterctl.plans.slurm.batch_script import (
     render_script,
 )
 from clusterctl.plans.slurm.spec_template import make_template, plan_check
-from clusterctl.protocol.ranks import Slot
-from clusterctl.protocol.run_id import ALLOCATION, RunId
+from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.job.model import Job
@@ -120,16 +118,9 @@ class SlurmLaunch(LaunchBase):
 
     def _send_code(self, login: LoginNode, code: ScanResult) -> None:
         self._phases.start("code")
-        place = replace(self._login, name=ALLOCATION)
-        synced = tasks.sync(
-            login.cluster.connection(self._login),
-            place,
-            login.interpreter,
-            self._run_id,
-            Slot(0),
-            TreeUpload(code, on_expected=self._phases.add_expected),
-            lambda count: self._phases.add_bytes(self._login.name, count),
-        )
+        upload = TreeUpload(code, on_expected=self._phases.add_expected)
+        add_bytes = partial(self._phases.add_bytes, self._login.name)
+        synced = send_tree(login, upload, self._run_id, add_bytes)
         self._phases.mark_done("code", self._login.name)
         files, size = code.manifest.files, code.manifest.size
         label = f"code {render_size(synced.sent)}" if synced.sent else ""
@@ -141,10 +132,7 @@ class SlurmLaunch(LaunchBase):
             return {}
         self._phases.start("setup")
         scan = self._setup_files.scan
-        connection = login.cluster.connection(self._login)
-        sent = tasks.sync(
-            connection, self._login, login.interpreter, None, Slot(0), TreeUpload(scan), lambda _: None
-        ).sent
+        sent = send_tree(login, TreeUpload(scan), None).sent
         self._phases.mark_done("setup", self._login.name)
         self._phases.finish("setup", render_upload(scan.manifest.files, scan.manifest.size, sent))
         activate = self._job.activate or self._login.activate

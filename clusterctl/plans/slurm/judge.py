@@ -1,17 +1,19 @@
 """The check inside a Slurm allocation, judged on node 0: the same checks as over SSH, by values alone.
 
 This module and all that it imports are sent to the cluster as one zip; they need no third-party library. No client has
-to be connected when Slurm starts the job.
+to be connected when Slurm starts the job. What is found is recorded as CheckReport, which a client reads by
+`parse_report`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import NodeError, UsageError
-from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
+from clusterctl.plans.checks.framework import SEVERITIES, Finding, LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     AppliedWaiver,
     CheckSelection,
@@ -20,11 +22,13 @@ from clusterctl.plans.checks.registry import (
     resolve_waivers,
 )
 from clusterctl.plans.facts.facts import discard_stale_packages, parse_facts
-from clusterctl.plans.slurm.report import MOST_FINDINGS
+from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.protocol.messages.facts import Facts
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.serialization import from_plain
+from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import (
@@ -38,25 +42,51 @@ if TYPE_CHECKING:
 # A task of Slurm is in no session of logind, whose end would end it.
 SKIPPED = frozenset({"CC-SYS-009"})
 NO_ANSWER = "CC-RUN-032"
+MOST_FINDINGS, MOST_NODES = 200, 10_000
+LONGEST_TEXT = 4000
+
+
+@dataclass(frozen=True)
+class JudgedAllocation:
+    """What was observed of the nodes of an allocation, and what the checks found in it."""
+
+    observed: Observations
+    selection: CheckSelection
+    findings: tuple[Finding, ...]
 
 
 def judge_allocation(request: JudgeRequest) -> CheckReport:
     """Judge the nodes of an allocation; nothing may start on them if one gave no answer, or on errors."""
     check = request["check"]
     nodes = make_nodes(from_plain(check["login"]), request["nodes"])
-    facts = read_facts(check, request["facts"])
-    silent = [node.name for node in nodes if node.name not in facts]
-    observed = Observations(
-        facts,
-        {name: NodeError(NO_ANSWER, node=name) for name in silent},
-        local_facts=LocalFacts(script_siblings=tuple(check["siblings"])),
-        program=check["program"],
+    facts = {name: None if raw is None else parse_facts(raw) for name, raw in request["facts"].items()}
+    judged = judge_nodes(
+        check, nodes, facts, from_plain(check["job"]), LocalFacts(script_siblings=tuple(check["siblings"]))
     )
-    job: Job | None = from_plain(check["job"])
-    findings = evaluate(nodes, observed, job, select_in_allocation(check, nodes))
-    blocks = bool(silent) or (check["enforce"] and has_errors(findings))
-    records = [to_record(finding) for finding in findings[:MOST_FINDINGS]]
+    blocks = bool(judged.observed.failures) or (check["enforce"] and has_errors(judged.findings))
+    records = [to_record(finding) for finding in judged.findings[:MOST_FINDINGS]]
     return {"findings": records, "blocks": blocks, "skipped": "", "seconds": 0.0}
+
+
+def judge_nodes(
+    check: CheckPart,
+    nodes: Sequence[Node],
+    answers: Mapping[str, Facts | None],
+    job: Job | None,
+    local_facts: LocalFacts,
+    skipped: frozenset[str] = frozenset(),
+) -> JudgedAllocation:
+    """Judge nodes by their facts; an environment that is yet to be made has other packages."""
+    installs_torch = bool(check["setup"] and check["setup"]["brings_torch"])
+    facts = {
+        name: discard_stale_packages(one, installs_torch=installs_torch)
+        for name, one in answers.items()
+        if one is not None
+    }
+    failures = {node.name: NodeError(NO_ANSWER, node=node.name) for node in nodes if node.name not in facts}
+    observed = Observations(facts, failures, local_facts=local_facts, program=check["program"])
+    selection = select_in_allocation(check, nodes, skipped)
+    return JudgedAllocation(observed, selection, evaluate(nodes, observed, job, selection))
 
 
 def to_record(finding: Finding) -> FindingRecord:
@@ -95,17 +125,7 @@ def make_nodes(login: Node, members: Sequence[JudgedNode]) -> tuple[Node, ...]:
     )
 
 
-def read_facts(check: CheckPart, raw: Mapping[str, object]) -> dict[str, Facts]:
-    """Read the facts of the nodes that gave some; an environment that is yet to be made has other packages."""
-    facts = {name: parse_facts(answer) for name, answer in raw.items() if answer is not None}
-    setup = check["setup"]
-    installs_torch = bool(setup and setup["brings_torch"])
-    return {name: discard_stale_packages(one, installs_torch=installs_torch) for name, one in facts.items()}
-
-
-def select_in_allocation(
-    check: CheckPart, nodes: Sequence[Node], skipped: frozenset[str] = frozenset()
-) -> CheckSelection:
+def select_in_allocation(check: CheckPart, nodes: Sequence[Node], skipped: frozenset[str]) -> CheckSelection:
     """Choose the checks that mean something in an allocation, and apply the waivers that name nodes of it."""
     waivers: list[AppliedWaiver] = []
     listed: Sequence[Waiver] = from_plain(check["waive"])
@@ -115,3 +135,49 @@ def select_in_allocation(
         except UsageError:  # names other nodes; the client has verified the rest
             continue
     return CheckSelection(SKIPPED | skipped, tuple(waivers))
+
+
+def parse_report(raw: Untrusted) -> CheckReport | None:
+    """Read what the check found, as a login node passes it on; None if there is nothing."""
+    if not raw:
+        return None
+    records = [parse_finding(entry) for entry in raw.records("findings", MOST_FINDINGS)]
+    return {
+        "findings": [record for record in records if record["severity"] in SEVERITIES],
+        "blocks": raw.flag("blocks"),
+        "skipped": raw.text("skipped"),
+        "seconds": raw.number("seconds", 0.0) or 0.0,
+    }
+
+
+def parse_finding(raw: Untrusted) -> FindingRecord:
+    """Read one finding."""
+    return {
+        "code": clean_text(raw.text("code", 40)),
+        "severity": raw.text("severity", 20),
+        "nodes": list(filter(is_node_name, raw.texts("nodes", MOST_NODES, LONGEST_NODE_NAME))),
+        "evidence": clean_lines(raw.text("evidence", LONGEST_TEXT), LONGEST_TEXT),
+        "why": clean_text(raw.text("why")),
+        "fix": clean_lines(raw.text("fix", LONGEST_TEXT), LONGEST_TEXT),
+        "title": clean_text(raw.text("title")),
+        "waived": clean_text(raw.text("waived")),
+    }
+
+
+def to_findings(report: CheckReport) -> tuple[Finding, ...]:
+    """Give the findings, with title and reason in the language in use: the record is in English."""
+    return tuple(_to_finding(record) for record in report["findings"])
+
+
+def _to_finding(record: FindingRecord) -> Finding:
+    entry = find_entry(record["code"])
+    return Finding(
+        record["code"],
+        next(word for word in SEVERITIES if word == record["severity"]),
+        tuple(record["nodes"]),
+        record["evidence"],
+        tr(entry.why) or record["why"],
+        record["fix"],
+        tr(entry.title) or record["title"],
+        record["waived"],
+    )

@@ -63,7 +63,7 @@ def test_ctrl_c_while_the_nodes_of_a_job_are_found_detaches(
 ) -> None:
     """Slurm has just started it: it continues, too."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    begun = SimpleNamespace(requeues=False, begun=True, job="77", nodes="n1")
+    begun = {"requeue": False, "begun": True, "job": "77", "nodes": "n1"}
     monkeypatch.setattr(follow, "wait_for_nodes", lambda _: begun)
     monkeypatch.setattr(follow, "find_runs", interrupt)
     login: Any = SimpleNamespace(cluster=None, node=None)
