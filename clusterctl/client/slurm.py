@@ -1,4 +1,4 @@
-"""What a login node of a Slurm cluster does: takes code, submits a job, waits in its queue, cancels it; facts of nodes."""
+"""What a login node of a Slurm cluster does: takes code, submits a job, waits in its queue, cancels it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .states import STALE_AFTER, SlurmJob, describe_wait, judge, query_with_clus
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
-    from .command_output import QueuedJob
+    from .commands import QueuedJob
 
 SUBMISSION = 600.0  # seconds after which a launch that has written no number is over; it has 90
 CONTENT_PLACE = 3  # of a TreeEntry

@@ -1,23 +1,35 @@
-"""How a job gets from the queue to its workers, as the login node sees it: for who waits for it.
+"""From the submission of a job through the queue to its workers, as the login node sees it.
 
-`report_queue` is the whole of the verb's `queue`. `check` submits a job that gathers facts, and perhaps runs a test
-job on its nodes (`check --deep`), and takes it out of Slurm again when they have come or the client is gone.
+`submit` writes the job's folder and calls sbatch, `report_queue` reports to a client that waits. `check` submits a job
+that gathers facts, and perhaps runs a test job on its nodes (`check --deep`), and takes it out of Slurm again when they
+have come or the client is gone.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Set, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Set, cast
 
+from ...protocol.run_paths import WorkdirPaths
 from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import Stream, VerbError
-from ..state.workdir import read_json
-from .commands import run_program
-from .job_files import JobFiles, list_folder, newest_start, read_object
+from ..state.workdir import (
+    make_below,
+    make_private,
+    open_workdir,
+    read_json,
+    workdir_id,
+    write_atomically,
+    write_new,
+)
+from ..verbs.start import ensure_payload, with_byte_code
+from .commands import SUBMIT_LIMIT, parse_submission, query_settings, run_program
+from .job_files import PART, JobFiles, list_folder, newest_start, read_object, write_object
 from .states import (
     SlurmJob,
     can_requeue,
@@ -29,13 +41,13 @@ from .states import (
     read_job,
     states_of,
 )
-from .submit import submit_job
 
 if TYPE_CHECKING:
     from ...protocol.messages.allocation import NodeFacts
     from ...protocol.messages.verbs import (
         QueueRequest,
         SubmitRequest,
+        SubmittedSecrets,
         SubmittedTemplate,
     )
 
@@ -43,7 +55,7 @@ BEAT_INTERVAL = 2.0
 LOOK_INTERVAL = 0.2  # seconds between looks at the folder
 FIRST_QUESTIONS, LONGEST_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
 MOST_ADDRESSES = 64
-CANCEL_LIMIT = 5.0  # seconds
+CANCEL_LIMIT = 5.0  # seconds; the client waits 90 for all of a submission
 REMOVAL_TRIES = 10
 
 
@@ -75,6 +87,56 @@ def read_newest_start(files: JobFiles) -> Start:
     """Look at the newest start of a job."""
     folder = newest_start(files)
     return Start(folder, set(list_folder(folder)) if folder else set())
+
+
+def submit(request: SubmitRequest, stream: Stream) -> None:
+    """Write what the tasks need, hand the job to Slurm, and answer with its number."""
+    files = submit_job(request, stream)
+    stream.answer({"submitted": {"job": read_object(files.job).text("job", 20)}})
+
+
+def submit_job(request: SubmitRequest, stream: Stream) -> JobFiles:
+    """Write what the tasks need and hand the job to Slurm; its number is recorded in its folder."""
+    workdir = open_workdir(request["workdir"])
+    workdir_id(workdir)  # makes the mark without which `clean` removes nothing
+    payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
+    judge = ""
+    if request["judge"] is not None:
+        judge = with_byte_code(ensure_payload(workdir, request["judge"]["sha256"], stream, "judge"))
+    run_id = request["template"]["spec"]["run"]
+    files = JobFiles(make_below(make_private(WorkdirPaths(workdir).runs), run_id, PART))
+    settings = query_settings()
+    template: SubmittedTemplate = {**request["template"], "kill_wait": settings.kill_wait, "judge": judge}
+    write_object(files.template, template)
+    secrets: SubmittedSecrets = {"secrets": request["secrets"], "token": request["token"]}
+    write_new(files.secrets, json.dumps(secrets).encode("utf-8"))  # mode 0600
+    try:
+        write_atomically(files.script, request["script"].encode("utf-8"))
+        number = call_sbatch(request["options"], files, payload)
+        write_object(files.job, {"job": number, "cluster": settings.cluster})
+    except BaseException:
+        # It never was a run. Slurm may have taken the job of an sbatch that timed out: without its folder the batch
+        # script ends at once.
+        shutil.rmtree(files.run_folder, ignore_errors=True)
+        raise
+    return files
+
+
+def call_sbatch(options: List[str], files: JobFiles, payload: str) -> str:
+    """Submit the job and give its number; VerbError if Slurm does not take it."""
+    own = [f"--chdir={files.folder}", f"--output={files.output}"]
+    argv = ["sbatch", "--parsable", *options, *own, files.script, files.folder, payload]
+    try:
+        done = run_program(argv, SUBMIT_LIMIT)
+    except VerbError:
+        with suppress(VerbError):  # Slurm may have taken the job, and even started it; its name is the run's
+            run_program(["scancel", f"--name={files.run_id}"], CANCEL_LIMIT)
+        raise
+    number = parse_submission(done.output) if done.status == 0 else None
+    if number is None:
+        error = "; ".join(filter(None, map(str.strip, done.error.splitlines())))
+        raise VerbError("CC-SLURM-005", error or f"sbatch ended with status {done.status}")
+    return number
 
 
 def wait_in_queue(request: QueueRequest, stream: Stream) -> None:

@@ -17,8 +17,7 @@ from ...protocol.untrusted import Untrusted
 from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop
 from ..state.workdir import component, read_json
-from .command_output import ENDING, QueuedJob
-from .commands import query_queue, query_settings
+from .commands import ENDING, QueuedJob, query_queue, query_settings
 from .job_files import PART, JobFiles, list_folder, newest_beat, newest_start, read_object
 from .requeue import earlier_of, was_stopped_by_slurm
 

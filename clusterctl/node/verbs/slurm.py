@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ..runtime.stream import Stream, VerbError
 from ..slurm.clean import clean
-from ..slurm.command_output import ENDING
-from ..slurm.commands import run_program
-from ..slurm.follow import follow
-from ..slurm.queue import check, wait_in_queue
+from ..slurm.commands import ENDING, run_program
+from ..slurm.part import follow, stop
+from ..slurm.queue import check, submit, wait_in_queue
 from ..slurm.states import (
     can_requeue,
     describe_wait,
@@ -21,8 +20,6 @@ from ..slurm.states import (
     query_states,
     states_as_listed,
 )
-from ..slurm.stop import stop
-from ..slurm.submit import submit
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SlurmRequest

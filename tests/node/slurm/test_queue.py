@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.node.slurm import queue, states
-from clusterctl.node.slurm.command_output import QueuedJob
-from clusterctl.node.slurm.commands import Finished
+from clusterctl.node.slurm.commands import Finished, QueuedJob
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
 from clusterctl.node.slurm.states import SlurmJob
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.slurm import queue, states
-from clusterctl.node.slurm.command_output import QueuedJob
+from clusterctl.node.slurm.commands import QueuedJob
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
 from clusterctl.node.slurm.requeue import archive_old_parts, read_earlier
 from clusterctl.node.slurm.spec import Member, continue_spec, stop_by_slurm

@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.node.runtime.stream import VerbError
-from clusterctl.node.slurm import states, submit, task
-from clusterctl.node.slurm.command_output import QueuedJob, Settings
-from clusterctl.node.slurm.commands import Finished
+from clusterctl.node.slurm import queue, states, task
+from clusterctl.node.slurm.commands import Finished, QueuedJob, Settings
 from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
 from clusterctl.node.verbs import slurm
 from clusterctl.plans.slurm.batch_script import render_script
@@ -56,10 +55,10 @@ def run_submit(
             raise outcome
         return cast("Finished", outcome)
 
-    monkeypatch.setattr(submit, "run_program", run_program)
-    monkeypatch.setattr(submit, "query_settings", lambda: Settings(30.0, "hpc"))
-    monkeypatch.setattr(submit, "ensure_payload", lambda *_: "payload")
-    monkeypatch.setattr(submit, "with_byte_code", lambda payload: payload)
+    monkeypatch.setattr(queue, "run_program", run_program)
+    monkeypatch.setattr(queue, "query_settings", lambda: Settings(30.0, "hpc"))
+    monkeypatch.setattr(queue, "ensure_payload", lambda *_: "payload")
+    monkeypatch.setattr(queue, "with_byte_code", lambda payload: payload)
     request = {
         "workdir": str(workdir),
         "payload": {"sha256": "", "size": 0},
@@ -71,7 +70,7 @@ def run_submit(
         "options": [],
     }
     stream = FakeStream()
-    submit.submit(cast("Any", request), cast("Any", stream))
+    queue.submit(cast("Any", request), cast("Any", stream))
     return stream
 
 

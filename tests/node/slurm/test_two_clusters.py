@@ -9,7 +9,7 @@ import pytest
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import clean, states
-from clusterctl.node.slurm.command_output import QueuedJob, Settings
+from clusterctl.node.slurm.commands import QueuedJob, Settings
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
 from clusterctl.node.slurm.states import SlurmJob, find_jobs, query_jobs, states_of
 from clusterctl.node.verbs import slurm

@@ -19,8 +19,10 @@ import pytest
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import commands
-from clusterctl.node.slurm.command_output import (
+from clusterctl.node.slurm.commands import (
+    MOST_NAMED,
     MOST_OUTPUT,
+    Finished,
     QueuedJob,
     Settings,
     parse_numbers,
@@ -28,8 +30,9 @@ from clusterctl.node.slurm.command_output import (
     parse_settings,
     parse_submission,
     parse_time,
+    query_numbers,
+    query_queue,
 )
-from clusterctl.node.slurm.commands import MOST_NAMED, Finished, query_numbers, query_queue
 from clusterctl.node.slurm.job_files import JobFiles
 from clusterctl.node.slurm.states import SlurmJob, describe_end
 
