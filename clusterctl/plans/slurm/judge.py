@@ -29,6 +29,7 @@ from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.serialization import from_plain
 from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import (
