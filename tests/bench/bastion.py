@@ -53,10 +53,10 @@ def listening_everywhere(folder: Path) -> Server:
     return start_server(folder, *DEFAULTS, "AddressFamily inet", address="0.0.0.0")
 
 
-def measure(folder: Path, count: int, servers: list[Server], config: str) -> None:
+def measure(count: int, servers: list[Server], config: str) -> None:
     """Connect to all nodes and ask them, in a process whose connections are all new."""
     began, cpu = time.monotonic(), time.process_time()
-    with Cluster(print, cache_dir=folder / "answers") as cluster:
+    with Cluster(print) as cluster:
         outcomes = list(cluster.each(nodes_behind(servers, count, config), ask))
         wall = time.monotonic() - began
     ended = time.monotonic() - began
@@ -88,7 +88,7 @@ def main() -> None:
         try:
             for count in chosen.sizes:
                 before = bastion.log.count("Accepted")
-                measure(folder, count, servers, os.fspath(config))
+                measure(count, servers, os.fspath(config))
                 print(f"  logins at the bastion: {bastion.log.count('Accepted') - before}")
         finally:
             for server in (*servers, bastion):

@@ -1,4 +1,4 @@
-"""Small things that a user must not wait for: hostile texts, versions, known hosts, goodbyes.
+"""Small things that a user must not wait for: hostile texts, versions, goodbyes.
 
     python -m tests.bench small [-r ROUNDS]
 
@@ -25,10 +25,7 @@ import test_reader
 from measuring import Bar, Table, options_for, report, tell
 from servers import make_client, start_server
 
-from clusterctl.client.ssh.config import SshConfig
-from clusterctl.client.ssh.route import Routes
 from clusterctl.errors import SpecError
-from clusterctl.specs.inventory.model import Node, Ssh
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = """
@@ -47,7 +44,6 @@ def main() -> None:
         ("the most work of a wrong job or inventory, s", 8.0, refuse_texts),
         ("the most work of a file to import, s", 4.0, import_files),
         ("versions of torch and all packages, ms", 50.0, tell_versions),
-        ("200 hosts that ssh was asked for before, ms", 200.0, know_hosts),
         ("8 connections are closed, ms", 400.0, close_connections),
     ]
     bars = []
@@ -87,22 +83,6 @@ def tell_versions() -> float:
     """Ask a fresh interpreter, as the probe does."""
     words = [sys.executable, "-c", VERSIONS, str(ROOT)]
     return 1000 * float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-
-
-def know_hosts() -> float:
-    """Work out the ways to 200 hosts for the second time."""
-    with tempfile.TemporaryDirectory(prefix="cb-") as folder:
-        config = Path(folder, "config")
-        config.write_text("Host *\n  Port 2200\n", encoding="utf-8")
-        time.sleep(3)  # a file that was written just now is not trusted to stay as it is
-        ssh = Ssh(config=str(config))
-        nodes = [Node(name=f"n{n}", index=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
-
-        def prepare() -> None:
-            Routes(SshConfig(tell, folder=Path(folder, "answers"))).prepare(nodes)
-
-        prepare()
-        return 1000 * spent(prepare)
 
 
 def close_connections() -> float:

@@ -35,7 +35,7 @@ def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     INTERRUPTS.check()
     keep_packed(state_dir() / "packed")
     passphrase_prompt = prompt_passphrase if _is_interactive() else None
-    return Cluster(notice, cache_dir=state_dir() / "ssh", ask_passphrase=passphrase_prompt, hostkeys=hostkeys)
+    return Cluster(notice, ask_passphrase=passphrase_prompt, hostkeys=hostkeys)
 
 
 def prompt_passphrase(path: str) -> str | None:

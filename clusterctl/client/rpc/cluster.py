@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
@@ -43,15 +42,14 @@ class Cluster:
         self,
         notice: Callable[[str], None],
         *,
-        cache_dir: Path | None = None,
         ask_passphrase: AskPassphrase | None = None,
         hostkeys: HostKeys | None = None,
     ) -> None:
-        """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` prompts the user."""
+        """Open nothing yet; `notice` receives remarks, `ask_passphrase` prompts the user."""
         raise_file_limit(0)
         self._hostkeys = hostkeys or HostKeys(lambda new: notice(new.describe()))
         self._identities = Identities(ask_passphrase=ask_passphrase)
-        self._routes = Routes(SshConfig(notice, folder=cache_dir))
+        self._routes = Routes(SshConfig(notice))
         self._bastions = BastionPool(self._connect_hop)
         self._masters = Masters(notice)
         self._connections: dict[str, Connection] = {}

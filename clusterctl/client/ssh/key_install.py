@@ -194,12 +194,11 @@ class KeyInstaller:
         public_key: str,
         notice: Callable[[str], None],
         *,
-        cache_dir: Path,
         ask_passphrase: AskPassphrase | None,
     ) -> None:
         self._key, self._public_key = key, public_key
         self.hostkeys = HostKeyPrompts(notice)
-        self._routes = Routes(SshConfig(notice, folder=cache_dir))
+        self._routes = Routes(SshConfig(notice))
         self._key_identities, self._login_identities = (
             Identities(ask_passphrase=ask_passphrase),
             Identities(ask_passphrase=ask_passphrase),

@@ -96,7 +96,6 @@ class Routes:
         unresolved = [node for node in nodes if node not in self._resolved]
         if unresolved:
             INTERRUPTS.call(lambda: self._resolve_all(unresolved))
-            self._config.save()
 
     def _resolve_all(self, nodes: Sequence[Node]) -> None:
         with ThreadPoolExecutor(MAX_PARALLEL, "ssh configuration") as pool:

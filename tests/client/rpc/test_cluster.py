@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +32,11 @@ def ask_at_once(cluster: Cluster, node: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_a_node_is_logged_in_to_once(serve: Callable[..., Server], tmp_path: Path, early: bool) -> None:
+def test_a_node_is_logged_in_to_once(serve: Callable[..., Server], early: bool) -> None:
     """Steps that need the same node at the same time share its connection, and so they do after it has died."""
     server = serve()
     node = server.node(config="none")
-    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None) as cluster:
         if early:
             cluster.open_early([node])
         first = ask_at_once(cluster, node)
@@ -50,24 +49,22 @@ def test_a_node_is_logged_in_to_once(serve: Callable[..., Server], tmp_path: Pat
         assert server.log.count("Accepted publickey") == 2
 
 
-def test_a_failure_is_told_and_then_tried_again(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_failure_is_told_and_then_tried_again(serve: Callable[..., Server]) -> None:
     """What came of an early try is told at the first use; the next use tries anew."""
     port = free_port()
     server = serve()
     node = server.node(config="none", port=port)
-    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None) as cluster:
         cluster.open_early([node])
         assert {type(one) for one in ask_at_once(cluster, node)} == {Unreachable}
         serve(port=port)
         assert cluster.connection(node).is_connected, "somebody answers there now"
 
 
-def test_a_node_that_has_logged_in_is_shown_at_what_follows(
-    serve: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_a_node_that_has_logged_in_is_shown_at_what_follows(serve: Callable[..., Server]) -> None:
     """One whose turn has not come waits for it; one that logs in again in the middle goes on with its work."""
     node = serve().node(config="none")
-    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None) as cluster:
         cluster.connection(node)
         first = cluster.steps.find(node.name)
         cluster.steps.set(node.name, "copying")

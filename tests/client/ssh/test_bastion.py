@@ -36,9 +36,9 @@ Serve = Callable[..., Server]
 
 
 @contextmanager
-def opened(tmp_path: Path) -> Iterator[Cluster]:
+def opened() -> Iterator[Cluster]:
     """Connect as a command does, and leave nothing open."""
-    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
+    with Cluster(lambda _: None) as cluster:
         yield cluster
 
 
@@ -90,7 +90,7 @@ def test_one_login_at_the_bastion_for_all_nodes(serve: Serve, tmp_path: Path) ->
     far = serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(12)]
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert [o.error for o in cluster.each(nodes, probe) if not o.ok] == []
         assert bastion.log.count("Accepted publickey") == 1
         assert far.log.count("Accepted publickey") == 12
@@ -123,7 +123,7 @@ def test_a_chain_and_the_configurations_own_way(serve: Serve, tmp_path: Path) ->
         far.node("chain", jump="outer,inner", config=config),
         far.node("nested", jump=f"{ME}@inner", config=config),
     ]
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert [o.error for o in cluster.each(nodes, probe) if not o.ok] == []
     assert [one.log.count("Accepted publickey") for one in (outer, inner)] == [1, 1]
     assert far.log.count("Accepted publickey") == 2
@@ -137,16 +137,16 @@ def test_a_bastion_that_no_configuration_knows(serve: Serve, tmp_path: Path) -> 
     with (bastion.folder / "authorized_keys").open("a") as file:
         file.write((far.folder / "client.pub").read_text())
     node = far.node(jump=f"{ME}@127.0.0.1:{bastion.port}", config="none", known_hosts=str(known))
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert [o.error for o in cluster.each([node], probe)] == [None]
 
 
-def test_a_bastion_that_is_down_is_named_once_for_all(serve: Serve, tmp_path: Path) -> None:
+def test_a_bastion_that_is_down_is_named_once_for_all(serve: Serve) -> None:
     """Every node's error says the same, names the bastion, and costs one try."""
     far = serve(name="far")
     port = closed_port()
     nodes = [far.node(f"n{place}", jump=f"{ME}@127.0.0.1:{port}", config="none") for place in range(8)]
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         errors = [outcome.error for outcome in cluster.each(nodes, probe)]
     assert {type(error) for error in errors} == {Unreachable}
     assert len({(e.code, e.message, e.evidence, e.fix) for e in errors if e}) == 1
@@ -162,7 +162,7 @@ def test_a_bastions_host_key_is_verified(serve: Serve, tmp_path: Path) -> None:
     bastion, far = serve(name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     bastion.known_hosts.write_text("")
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         error = failure(cluster, far.node(jump="bastion", config=config))
     assert isinstance(error, HostKeyError)
     assert (error.code, "bastion" in error.message) == ("CC-SSH-018", True)
@@ -204,7 +204,7 @@ def test_every_transport_judges_a_bastions_host_key_alike(
         config.write_text(f"StrictHostKeyChecking {own}\n{hosts}")
         node = far.node(jump=chain, config=str(config), host_keys=wish, transport=transport)
         before = bastion.log.count("Accepted")
-        with opened(tmp_path) as cluster:
+        with opened() as cluster:
             (outcome,) = cluster.each([node], probe)
         row = (key, own, wish)
         assert (*row, outcome.ok) == (*row, entered)
@@ -226,7 +226,7 @@ def test_the_inventorys_known_hosts_verify_a_bastion_too(
     node = far.node(jump="bastion", config=config, known_hosts=str(known), transport=transport)
     for text, entered in ((ours, True), (f"[127.0.0.1]:{bastion.port} {wrong}", False)):
         known.write_text(far.known_hosts.read_text() + text)
-        with opened(tmp_path) as cluster:
+        with opened() as cluster:
             (outcome,) = cluster.each([node], probe)
         assert outcome.ok == entered
 
@@ -236,7 +236,7 @@ def test_a_bastion_that_does_not_let_us_in(serve: Serve, tmp_path: Path) -> None
     bastion, far = serve(name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     (bastion.folder / "authorized_keys").write_text("")
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         error = failure(cluster, far.node(jump="bastion", config=config))
     assert isinstance(error, AuthenticationFailed)
     assert "the bastion bastion rejected the login" in error.message
@@ -250,7 +250,7 @@ def test_a_node_that_is_down_behind_a_bastion(serve: Serve, tmp_path: Path) -> N
     config = configure(tmp_path / "config", bastion=bastion)
     nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(3)]
     down = far.node("down", jump="bastion", config=config, port=closed_port())
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         outcomes = {outcome.node.name: outcome.error for outcome in cluster.each([*nodes, down], probe)}
     error = outcomes.pop("down")
     assert set(outcomes.values()) == {None}
@@ -263,7 +263,7 @@ def test_a_bastion_that_forbids_forwarding(serve: Serve, tmp_path: Path) -> None
     """Its own code, for the way out is on the bastion."""
     bastion, far = serve("AllowTcpForwarding no", name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert failure(cluster, far.node(jump="bastion", config=config)).code == "CC-SSH-020"
 
 
@@ -271,7 +271,7 @@ def test_a_circle_of_bastions(serve: Serve, tmp_path: Path) -> None:
     """Each of two bastions is behind the other; ssh itself only sees a host that is behind itself."""
     far = serve(name="far")
     (tmp_path / "config").write_text("Host a\n  ProxyJump b\nHost *\n  ProxyJump a\n")
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         error = failure(cluster, far.node(config=str(tmp_path / "config")))
     assert error.code == "CC-SSH-019"
     assert error.evidence == "a -> b -> a"
@@ -282,7 +282,7 @@ def test_a_bastion_that_goes_away_is_told_and_entered_again(serve: Serve, tmp_pa
     bastion, far = serve(name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     node = far.node(jump="bastion", config=config)
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         connection = cluster.connection(node)
         request = {"peers": {}, "workdir": "/tmp"}
         with Session(connection, "probe", request, Interpreter("python3", "sleep 60")) as session:
@@ -303,7 +303,7 @@ def test_a_late_message_for_a_closed_channel_hurts_nobody(serve: Serve, tmp_path
     bastion, far = serve(name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     leaving, staying = (far.node(name, jump="bastion", config=config) for name in ("leaving", "staying"))
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert [o.error for o in cluster.each([leaving, staying], probe)] == [None, None]
         channel = cluster.connection(leaving).transport.sock._channel
         trunk, kept = channel.get_transport(), cluster.connection(staying)
@@ -338,7 +338,7 @@ def test_much_data_and_new_keys_on_the_way(serve: Serve, tmp_path: Path) -> None
         return heard
 
     nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(4)]
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert [(o.error, o.value) for o in cluster.each(nodes, echo)] == [(None, size)] * 4
         assert bastion.log.count("Accepted publickey") == 1
 
@@ -354,7 +354,7 @@ def test_a_hundred_nodes_and_sshds_own_limits(serve: Serve, tmp_path: Path) -> N
         far.node(f"n{n}", host=f"127.0.1.{n}", jump="bastion", config=config, known_hosts=known)
         for n in range(1, 101)
     ]
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         outcomes = list(cluster.each(nodes, lambda connection, _: connection.is_connected))
         assert [o.error for o in outcomes if not o.ok] == []
         assert bastion.log.count("Accepted publickey") == 1
@@ -372,7 +372,7 @@ def test_a_bastion_that_falls_silent_is_given_up(
     bastion, far = serve(name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     first, second = (far.node(name, jump="bastion", config=config) for name in ("first", "second"))
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         assert [o.error for o in cluster.each([first], probe)] == [None]
         stopped = bastion.children()
         for pid in stopped:
@@ -385,9 +385,7 @@ def test_a_bastion_that_falls_silent_is_given_up(
         assert [o.error for o in cluster.each([first, second], probe)] == [None, None]
 
 
-def test_a_bastion_without_room_is_tried_once_for_all(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bastion_without_room_is_tried_once_for_all(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The nodes behind it wait for one series of tries, and tell how many they were."""
     monkeypatch.setattr("clusterctl.client.ssh.timeouts.RETRY_LIMIT", 1.0)
     far = serve(name="far")
@@ -398,7 +396,7 @@ def test_a_bastion_without_room_is_tried_once_for_all(
         connection.sendall(b"Exceeded MaxStartups\r\n")
         connection.close()
 
-    with listener(answer) as port, opened(tmp_path) as cluster:
+    with listener(answer) as port, opened() as cluster:
         nodes = [far.node(f"n{n}", jump=f"{ME}@127.0.0.1:{port}", config="none") for n in range(8)]
         errors = [outcome.error for outcome in cluster.each(nodes, probe)]
     told = {error.evidence for error in errors if error is not None}
@@ -417,9 +415,7 @@ def test_keys_push_meets_a_bastion_and_then_the_node_behind_it(serve: Serve, tmp
     node = server.node(jump=f"{ME}@127.0.0.1:{bastion.port}", known_hosts=str(known))
     public = server.client_key.with_suffix(".pub").read_text()
     codes: list[str] = []
-    with KeyInstaller(
-        server.client_key, public, lambda _: None, cache_dir=tmp_path / "a", ask_passphrase=None
-    ) as doorway:
+    with KeyInstaller(server.client_key, public, lambda _: None, ask_passphrase=None) as doorway:
         for _ in range(3):
             (outcome,) = doorway.check_access([node])
             codes.append(outcome.error.code if outcome.error else "")

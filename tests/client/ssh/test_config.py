@@ -1,18 +1,14 @@
-"""The user's SSH configuration as ssh itself reads it, and answers that are remembered no longer than they hold."""
+"""The user's SSH configuration as ssh itself reads it."""
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
-from counting import check_growth
 from waiting import wait_until
 
-from clusterctl.client.ssh.config import SshConfig, parse_read_files, split_paths
+from clusterctl.client.ssh.config import SshConfig, split_paths
 from clusterctl.client.ssh.route import Hop, Routes, login_name
 from clusterctl.errors import ClusterctlError, Unreachable
 from clusterctl.specs.inventory.model import Node, Ssh
@@ -35,19 +31,14 @@ class Desk:
         self.notices: list[str] = []
 
     def write(self, text: str, name: str = "config") -> str:
-        """Write a file that has been there for a while; a young one is not trusted to stay as it is."""
+        """Write a file."""
         path = self.folder / name
         path.write_text(text)
-        then = time.time() - 60 - len(text)
-        os.utime(path, (then, then))
         return str(path)
 
     def routes(self, program: str | None = None) -> Routes:
         """Begin a command."""
-        config = SshConfig(
-            self.notices.append, folder=self.folder / "answers", program=program or str(self.program)
-        )
-        return Routes(config)
+        return Routes(SshConfig(self.notices.append, program=program or str(self.program)))
 
     def hop(self, host: str = "gpu1", **ssh: object) -> Hop:
         """Work out the way to one node in a command of its own."""
@@ -64,9 +55,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Start with no configuration; files count as old at once, as their times of change cannot be set."""
-    monkeypatch.setattr("clusterctl.client.ssh.config.RACY", 0)
+def desk(tmp_path: Path) -> Desk:
+    """Start with no configuration."""
     return Desk(tmp_path)
 
 
@@ -141,56 +131,16 @@ def test_a_proxy_command_of_the_configuration(desk: Desk) -> None:
     assert desk.hop().proxy_command == "ssh -W [10.0.0.1]:22 gate-for-gpu1"
 
 
-def test_answers_are_kept_until_any_file_changes(desk: Desk) -> None:
-    """Of the file itself, of an included one, of one that an Include would take up, and of ssh."""
-    desk.write(f"Include {desk.folder}/part-*\nHost gpu1\n  Port 1\n")
-    assert (desk.hop().port, desk.hop().port, desk.asked) == (1, 1, 1)
-    desk.write("Host gpu1\n  Port 2\n", "part-a")
-    assert (desk.hop().port, desk.hop().port, desk.asked) == (2, 2, 2)
-    desk.write("Host gpu1\n  Port 3\n", "part-a")
-    assert (desk.hop().port, desk.asked) == (3, 3)
-    desk.write("Host gpu1\n  Port 4\n", "part-0")
-    assert (desk.hop().port, desk.asked) == (4, 4)
-    (desk.folder / "part-0").unlink()
-    assert (desk.hop().port, desk.asked) == (3, 5)
-    desk.hop(user="al")
-    assert (desk.hop(user="al").user, desk.asked) == ("al", 6)
-    os.utime(desk.program, (1, 1))
-    assert (desk.hop().port, desk.asked) == (3, 7)
-
-
-def test_a_relative_include_is_looked_for_where_ssh_looks(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Below HOME, also where it is not the home of /etc/passwd; a folder that appears there is noticed."""
-    monkeypatch.setenv("HOME", str(desk.folder))
-    (desk.folder / ".ssh" / "a").mkdir(parents=True)
-    desk.write("Include */part\n")
-    assert (desk.hop().port, desk.hop().port, desk.asked) == (22, 22, 1)
-    desk.write("Port 5\n", ".ssh/a/part")
-    assert (desk.hop().port, desk.hop().port, desk.asked) == (5, 5, 2)
-    (desk.folder / ".ssh" / "0").mkdir()
-    desk.write("Port 6\n", ".ssh/0/part")
-    assert (desk.hop().port, desk.asked) == (6, 3)
-
-
-@pytest.mark.parametrize("name", ["ü", "a b", "back\\slash", "'quote", "debug1: x", "x" * 200])
-def test_odd_names_of_included_files(desk: Desk, name: str) -> None:
-    """They are read from what ssh prints; where it cuts off the rest of one, nothing is remembered."""
-    desk.write("Port 5\n", name)
-    desk.write(f'Include "{desk.folder}/{name[:3]}*"\n')
-    assert desk.hop().port == 5
-    asked = 1 if len(name) < 200 else 2
-    assert (desk.hop().port, desk.asked) == (5, asked)
-    desk.write("Port 65\n", name)
-    assert desk.hop().port == 65
-
-
-def test_a_program_that_names_no_files_is_asked_each_time(desk: Desk) -> None:
-    """A wrapper may drop what ssh prints with `-v`."""
-    desk.write("Host gpu1\n  Port 1\n")
-    desk.program.write_text(COUNTING.replace('"$@"', '"$@" 2>/dev/null'))
-    assert (desk.hop().port, desk.hop().port, desk.asked) == (1, 1, 2)
+def test_each_host_is_asked_for_once_a_command(desk: Desk) -> None:
+    """Two hundred nodes behind one bastion, in parallel threads: one query for each and one for the bastion."""
+    desk.write("Host *\n  Port 2200\n")
+    ssh = Ssh(config=str(desk.folder / "config"), jump="gate")
+    nodes = [Node(name=f"n{n}", index=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
+    routes = desk.routes()
+    for _ in range(2):
+        routes.prepare(nodes)
+    assert {routes.find(node).port for node in nodes} == {2200}
+    assert desk.asked == 201
 
 
 def test_a_match_that_writes_without_end_is_ended(desk: Desk) -> None:
@@ -198,24 +148,6 @@ def test_a_match_that_writes_without_end_is_ended(desk: Desk) -> None:
     much = "exec >&2; yes | head -c 16777216; while echo y; do sleep 0.1; done"  # not more, were it not ended
     desk.write(f'Match exec "{much}"\n  User nobody\n')
     assert "more than 4 MiB" in refusal(desk).evidence
-
-
-def test_what_ssh_reads_is_found_in_what_it_prints() -> None:
-    """Lines end as on a terminal, and what is not ASCII is written as octal numbers."""
-    printed = (
-        b"OpenSSH_9.2p1 Debian-2, OpenSSL 3.0\r\ndebug1: Reading configuration data /a b/\\303\\274\\\\x\r\n"
-        b"debug1: /a line 2: include /none* matched no files\r\ndebug1: Reading configuration data c\n"
-    )
-    assert parse_read_files(printed) == ["/a b/ü\\x", "c"]
-
-
-def test_match_exec_is_asked_each_time(desk: Desk) -> None:
-    """Its answer depends on more than files; so it is for an included file, whatever the case of the words."""
-    desk.write(f"INCLUDE={desk.folder}/part\n")
-    desk.write(f'match host gpu1 !Exec "test -e {desk.folder}/flag"\n  Port 7\n', "part")
-    assert desk.hop().port == 7
-    (desk.folder / "flag").touch()
-    assert (desk.hop().port, desk.asked) == (22, 2)
 
 
 def test_a_match_that_takes_too_long_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,37 +160,6 @@ def test_a_match_that_takes_too_long_is_ended(desk: Desk, monkeypatch: pytest.Mo
     assert (caught.value.code, "timed out" in caught.value.evidence) == ("CC-SSH-019", True)
     process = Path(f"/proc/{alive.read_text().strip()}")
     wait_until(lambda: not process.exists(), "whoever adopted it has collected it")
-
-
-def test_a_young_file_is_not_trusted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may change again without a new time stamp."""
-    monkeypatch.undo()
-    desk.write("Host gpu1\n  Port 1\n")
-    assert (desk.hop().port, desk.hop().port, desk.asked) == (1, 1, 2)
-
-
-def test_two_hundred_hosts_ask_no_program_the_second_time(desk: Desk) -> None:
-    """Misses run side by side; hits need no program, and not much work for each host."""
-    desk.write("Host *\n  Port 2200\n")
-    ssh = Ssh(config=str(desk.folder / "config"))
-    nodes = [Node(name=f"n{n}", index=n, host=f"gpu{n}", ssh=ssh) for n in range(200)]
-    desk.routes().prepare(nodes)
-    asked = desk.asked
-    check_growth(lambda number: desk.routes().prepare(nodes[:number]), 200)
-    routes = desk.routes()
-    routes.prepare(nodes)
-    assert desk.asked == asked >= 200
-    assert {routes.find(node).port for node in nodes} == {2200}
-
-
-def test_damaged_answers_are_asked_again(desk: Desk) -> None:
-    """And a folder that cannot be written is only slower."""
-    desk.write("Host gpu1\n  Port 1\n")
-    desk.hop()
-    (file,) = (desk.folder / "answers").iterdir()
-    for damage in ("", "{}", "[]", '{"mark": 1}', file.read_text()[:-9], "\0"):
-        file.write_text(damage)
-        assert desk.hop().port == 1
 
 
 def test_no_ssh_program_is_reported_once(desk: Desk) -> None:
@@ -303,18 +204,3 @@ def test_hostile_values_stay_out(desk: Desk, line: str) -> None:
 def test_paths_with_spaces() -> None:
     """ssh prints files with one space between, quoted or not."""
     assert split_paths("/a b /c ~/d e") == ["/a b", "/c", "~/d e"]
-
-
-@pytest.mark.parametrize("port", ["x", "", "0", "70000", "²"])
-def test_a_remembered_answer_that_is_no_port_is_refused(desk: Desk, port: str) -> None:
-    """The file of answers may have been written by anybody: what is wrong in it is no bug of ours."""
-    desk.write("Host gpu1\n Port 2222\n")
-    assert desk.hop().port == 2222
-    (answers,) = (desk.folder / "answers").iterdir()
-    answers.write_text(answers.read_text().replace('"2222"', json.dumps(port)))
-    if not port:
-        assert desk.hop().port == 22
-        return
-    with pytest.raises(Unreachable) as caught:
-        desk.hop()
-    assert (caught.value.code, desk.asked) == ("CC-SSH-019", 1)

@@ -34,7 +34,7 @@ def test_what_the_configuration_revokes_is_refused(serve: Serve, tmp_path: Path,
         run_keygen("-q", "-k", "-f", str(file), str(public))
     if form == "krl cut off":
         file.write_bytes(file.read_bytes()[:-8])
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         error = failure(cluster, configured(server, tmp_path, file))
     assert (error.code, str(file) in error.message) == ("CC-SSH-011", True)
 
@@ -48,7 +48,7 @@ def test_what_is_not_revoked_is_let_in(serve: Serve, tmp_path: Path, form: str) 
         file.write_text(other.read_text())
     else:
         run_keygen("-q", "-k", "-f", str(file), str(other))
-    with opened(tmp_path) as cluster:
+    with opened() as cluster:
         (outcome,) = cluster.each([configured(server, tmp_path, "none" if form == "none" else file)], probe)
     assert outcome.error is None
 

@@ -55,7 +55,6 @@ class KeyPush:
 
     def run(self) -> int:
         """Push, and give the exit code."""
-        from clusterctl.cli.context.load import state_dir
         from clusterctl.cli.context.nodes import notice, prompt_passphrase
         from clusterctl.client.ssh.key_install import KeyInstaller
 
@@ -63,9 +62,7 @@ class KeyPush:
         private = self._choose_key(nodes)
         public = _read_public(private)
         ask = prompt_passphrase if self._interactive else None
-        with KeyInstaller(
-            private, public, notice, cache_dir=state_dir() / "ssh", ask_passphrase=ask
-        ) as installer:
+        with KeyInstaller(private, public, notice, ask_passphrase=ask) as installer:
             self._check_access(installer, nodes)
             self._confirm_host_keys(installer)
             self._install(installer)
