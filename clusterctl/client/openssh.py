@@ -294,6 +294,10 @@ class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
         argv = session_argv(self.program, self.node, self.path)
         return OpensshChannel(self.node.name, argv, lambda: self.is_connected)
 
+    def terminal_argv(self, command: str) -> list[str]:
+        """Return the words of an ssh that runs a command, or a login shell, in this terminal."""
+        return session_argv(self.program, self.node, self.path, command, terminal=True)
+
     def close(self) -> None:
         """End the master if it is ours."""
         if self.owned and self.is_connected:

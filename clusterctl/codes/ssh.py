@@ -64,10 +64,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "tunnel": Case(BASTION_CANNOT_CONNECT, CHECK_FROM_BASTION),
         },
-        texts=(
-            "No route to host",
-            "Network is unreachable",
-        ),
+        texts=("No route to host", "Network is unreachable"),
     ),
     "CC-SSH-004": Entry(
         "error",
@@ -151,10 +148,7 @@ ENTRIES: Mapping[str, Entry] = {
                 "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and check its log",
             ),
         },
-        texts=(
-            "kex_exchange_identification: Connection closed by remote host",
-            "Connection reset by peer",
-        ),
+        texts=("kex_exchange_identification: Connection closed by remote host", "Connection reset by peer"),
     ),
     "CC-SSH-007": Entry(
         "error",
@@ -176,10 +170,7 @@ ENTRIES: Mapping[str, Entry] = {
                 "without a terminal ssh cannot prompt for a password or code. Set `ControlMaster auto`, `ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` for the host in ~/.ssh/config, run `{command}` once and then this command again; or run this command in a terminal. Kerberos needs a `kinit`",
             ),
         },
-        texts=(
-            "Permission denied (publickey)",
-            "Too many authentication failures",
-        ),
+        texts=("Permission denied (publickey)", "Too many authentication failures"),
     ),
     "CC-SSH-008": Entry(
         "error",
@@ -270,7 +261,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "cannot record {server}'s new host key in {path}",
                 "make the file writable, or set another one as `known_hosts` under `ssh:` in the inventory",
-            ),
+            )
         },
     ),
     "CC-SSH-013": Entry(
@@ -309,7 +300,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "the SSH server refuses to run a command",
                 "check MaxSessions, ForceCommand and the user's login shell on the node",
-            ),
+            )
         },
     ),
     "CC-SSH-015": Entry(
@@ -322,7 +313,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "the connection ended",
                 "the node, its sshd or the network in between went away; programs on the node may still be running",
-            ),
+            )
         },
     ),
     "CC-SSH-016": Entry(
@@ -335,7 +326,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "no data received for {limit:g} s",
                 "the node or the network in between stopped responding; programs on the node may still be running",
-            ),
+            )
         },
     ),
     "CC-SSH-017": Entry(
@@ -405,7 +396,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "the bastion {bastion} does not allow forwarding to {address}",
                 "allow it with AllowTcpForwarding and PermitOpen in the bastion's sshd_config; if that is not possible, use `proxy_command`",
-            ),
+            )
         },
     ),
     "CC-SSH-021": Entry(
@@ -418,7 +409,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "{server}'s host certificate is not valid",
                 "let the certificate authority sign its host key again, for the name in the inventory or its HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config",
-            ),
+            )
         },
     ),
     "CC-SSH-022": Entry(
@@ -427,9 +418,7 @@ ENTRIES: Mapping[str, Entry] = {
         why="Anyone who can read it can log in as you; ssh ignores such a key.",
         what="A private key file on this machine is readable by its group or by everybody. `ssh` ignores it (`WARNING: UNPROTECTED PRIVATE KEY FILE!`), so a login that works with clusterctl fails with ssh.",
         do="Run `chmod 600` on the key file, as shown",
-        cases={
-            "": Case(fix=Same("chmod 600 {file}")),
-        },
+        cases={"": Case(fix=Same("chmod 600 {file}"))},
         texts=("UNPROTECTED PRIVATE KEY FILE!",),
     ),
     "CC-SSH-023": Entry(
@@ -438,9 +427,7 @@ ENTRIES: Mapping[str, Entry] = {
         why="clusterctl skips this text, but rsync, scp and sftp break: `is your shell clean?`.",
         what="A startup file of the login shell (.bashrc, .cshrc, config.fish) writes to standard output without a terminal. rsync then prints `protocol version mismatch -- is your shell clean?`, sftp `Received message too long`. Print only in interactive shells: `case $- in *i*) echo hello;; esac`.",
         do="Let `.bashrc` print only in interactive shells: `case $- in *i*) ;; *) return;; esac` as its first line",
-        cases={
-            "": Case(fix=Same("{command}")),
-        },
+        cases={"": Case(fix=Same("{command}"))},
         texts=("is your shell clean?",),
     ),
     "CC-SSH-030": Entry(
@@ -471,6 +458,18 @@ ENTRIES: Mapping[str, Entry] = {
             "signal": Case("ssh to {place} got signal {signal}", CHECK_OUTPUT),
         },
     ),
+    "CC-SSH-032": Entry(
+        "error",
+        "the node does not allow forwarding",
+        what="`clusterctl forward` connects by SSH's port forwarding. The login works and the program accepts connections on the node, but its sshd forbids forwarding (AllowTcpForwarding, PermitOpen, or `restrict` before the key in authorized_keys).",
+        do="Set `AllowTcpForwarding local` on the node, with no `restrict` before the key",
+        cases={
+            "": Case(
+                "the sshd of {server} does not allow forwarding to {address}, port {port}",
+                "allow it with `AllowTcpForwarding local` in the node's sshd_config; if that is not possible, use the program on the node: {command}",
+            )
+        },
+    ),
     "CC-KEYS-001": Entry(
         "error",
         "wrong password, or the server accepts no password for this account (common for root)",
@@ -479,7 +478,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "{server} rejected this password for {user}",
                 "check `user` under `ssh:` in the inventory: the password must be that user's; some servers accept none for root (PermitRootLogin)",
-            ),
+            )
         },
     ),
     "CC-KEYS-002": Entry(
@@ -490,7 +489,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "{server} accepts no passwords",
                 "give the public key to the node's administrator: it belongs in ~/.ssh/authorized_keys there",
-            ),
+            )
         },
     ),
     "CC-KEYS-003": Entry(
@@ -531,7 +530,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "your own ssh logs in to this node (transport: openssh); init --keys does not support that",
                 Same("{command}"),
-            ),
+            )
         },
     ),
     "CC-KEYS-006": Entry(
@@ -541,34 +540,28 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 "the inventory has several keys: {names}", "push them one by one, with --key FILE and --nodes"
-            ),
+            )
         },
     ),
     "CC-KEYS-007": Entry(
         "error",
         "no key exists, and its creation was not confirmed",
         do="Run `ssh-keygen -t ed25519`",
-        cases={
-            "": Case("the key {path} does not exist", "add -y to create one, or run {command}"),
-        },
+        cases={"": Case("the key {path} does not exist", "add -y to create one, or run {command}")},
     ),
     "CC-KEYS-008": Entry(
         "error",
         "the variable in `--password-from` is not set",
         do="Export the variable first",
         cases={
-            "": Case(
-                "--password-from: {variable} is not set", Same("read -rs {variable}; export {variable}")
-            ),
+            "": Case("--password-from: {variable} is not set", Same("read -rs {variable}; export {variable}"))
         },
     ),
     "CC-KEYS-009": Entry(
         "error",
         "the key cannot be created or read",
         do="Check path and permissions of the key file",
-        cases={
-            "": Case("the key {path} cannot be used", "create it by hand: {command}"),
-        },
+        cases={"": Case("the key {path} cannot be used", "create it by hand: {command}")},
     ),
     "CC-KEYS-010": Entry(
         "error",
@@ -578,15 +571,13 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "the node needs a password, and there is no terminal to prompt for it",
                 "run it in a terminal, or put the password into a variable and set: --password-from VARIABLE",
-            ),
+            )
         },
     ),
     "CC-KEYS-011": Entry(
         "error",
         "no password was given for this node, so it was skipped",
         do="Run the command again for this node",
-        cases={
-            "": Case("skipped: no password was given", "run the command again"),
-        },
+        cases={"": Case("skipped: no password was given", "run the command again")},
     ),
 }

@@ -14,6 +14,7 @@ ROLES = {
     "gate": "supervise.gate",
     "setup": "setup.build",
     "hook": "setup.commands",
+    "shell": "verbs.shell",
     "gpus": "history.gpus",
     "task": "slurm.task",
     "facts": "slurm.check",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -63,8 +63,12 @@ STEP_OPTIONS = ("--overlap", "--nodes=1", "--ntasks=1", "--unbuffered", "--cpu-b
 
 def render_step(job: str, node: str) -> str:
     """Write the line of sh that leads from the login node of a Slurm cluster to a node of a job."""
-    words = shlex.join(["srun", *STEP_OPTIONS, f"--jobid={job}", f"--nodelist={node}"])
-    return f":; exec {words} {READ_LINES}\n"
+    return f":; exec {shlex.join(step_argv(job, node))} {READ_LINES}\n"
+
+
+def step_argv(job: str, node: str) -> list[str]:
+    """Write the words that run a command on a node of a Slurm job, from the login node."""
+    return ["srun", *STEP_OPTIONS, f"--jobid={job}", f"--nodelist={node}"]
 
 
 def render_bootstrap(python: str, activate: str | None) -> str:
@@ -275,14 +279,33 @@ def parse_new_host_keys(stderr: str) -> list[str]:
     return re.findall(r"^Warning: Permanently added (.+) to the list of known hosts", stderr, re.MULTILINE)
 
 
-def session_argv(program: str, node: Node, socket: str) -> list[str]:
-    """Write the command that runs the constant remote command over a master.
+def session_argv(
+    program: str, node: Node, socket: str, command: str = REMOTE_COMMAND, *, terminal: bool = False
+) -> list[str]:
+    """Write the command that runs a command over a master; without one the login shell.
 
     Without the master it must fail: ssh would else make a connection of its own, past all that was agreed.
     """
     no_fallback = ("-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ProxyCommand=false")
     argv = [program, *NO_CONFIG, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, "-S", _escape_tokens(socket), *no_fallback]
-    return [*argv, "--", node.host, REMOTE_COMMAND]
+    return [*argv, *(["-t"] if terminal else []), "--", node.host, *filter(None, [command])]
+
+
+def render_terminal_command(
+    words: Sequence[str], activate: str | None = None, step: Sequence[str] = ()
+) -> str:
+    """Write the remote command that becomes a program, after the user's `activate`; without words the account's shell.
+
+    Every login shell reads it alike: the script stands in it as octal digits. `step` leads to another machine.
+    """
+    script = f"exec {shlex.join(words)}" if words else 'exec "${SHELL:-/bin/sh}" -l'
+    if activate is not None:
+        script = f"{activate}\n{script}"
+    script = f's=/bin/sh; command -v bash >/dev/null 2>&1 && s=bash; exec "$s" -c {shlex.quote(script)}'
+    if step:
+        script = f"exec {shlex.join([*step, '/bin/sh', '-c', script])}"
+    octal = "".join(f"\\0{byte:03o}" for byte in script.encode("utf-8", "surrogateescape"))
+    return f'exec /bin/sh -c \'eval "$(printf %b "{octal}")"\''
 
 
 def control_argv(program: str, socket: str, request: str) -> list[str]:

@@ -20,6 +20,7 @@ from clusterctl.plans.ssh import (
     SHELL_ENDED,
     STOLEN_STDIN,
     render_bootstrap,
+    render_terminal_command,
 )
 
 pytestmark = pytest.mark.process  # every case starts a shell
@@ -231,3 +232,17 @@ def test_nul_is_refused() -> None:
 def test_plain_values_stay_readable() -> None:
     """What needs no disguise is shown as it is."""
     assert "p='/opt/conda/bin/python'" in render_bootstrap("/opt/conda/bin/python", None)
+
+
+def test_every_login_shell_starts_the_program_in_a_terminal(shell: list[str]) -> None:
+    """Its words and what `activate` exports arrive intact, and its exit code comes back."""
+    code = "import os, sys; print(sys.argv[1:] + [os.environ['VALUE']]); sys.exit(7)"
+    words = [sys.executable, "-c", code, *(text for text in HOSTILE if text != "\n")]
+    for step in ((), ("env", "STEP=1")):
+        command = render_terminal_command(words, "export VALUE='a b'", step)
+        done = subprocess.run(
+            [*shell, "-c", command], capture_output=True, text=True, timeout=HANG, check=False
+        )
+        assert (done.returncode, done.stderr) == (7, "")
+        assert done.stdout == f"{[*words[3:], 'a b']}\n"
+    assert not Path("pwned").exists()

@@ -1,9 +1,11 @@
-"""`ssh`, `forward` and `debug`: into a node or a run, over the connection that every verb uses."""
+"""`ssh`, `forward` and `debug`: into a node or a run, by forwardings of SSH."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,16 +23,19 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
     from clusterctl.cli.actions.find_runs import FoundRuns
+    from clusterctl.client.forward import PortRefusedError
     from clusterctl.client.rpc.cluster import Cluster
     from clusterctl.client.rpc.session import Interpreter, Session
     from clusterctl.plans.runs.selection import Parts
-    from clusterctl.protocol.messages.verbs import TunnelRequest
     from clusterctl.protocol.untrusted import Untrusted
     from clusterctl.specs.inventory.model import Inventory, Node
 
 PORT = to_translate("{value!r} is not a port")
-SIGNALLED = 128  # added to the number of a signal, as shells do
+MAX_REASON = 40  # characters
 
 
 @click.command(
@@ -58,7 +63,9 @@ def ssh(
     The shell is no part of the run: `stop` does not end it. It ends with the connection.
     """
     from clusterctl.cli.context.nodes import open_cluster, with_any_python
-    from clusterctl.client.tunnel import open_tunnel, terminal_size
+    from clusterctl.client.forward import run_in_terminal
+    from clusterctl.client.rpc.tasks import prepare_shell
+    from clusterctl.plans.ssh import render_terminal_command, step_argv
 
     if run is None:
         run, command = _split_command(click.get_current_context().meta[TYPED_KEY], former_run, command)
@@ -72,15 +79,20 @@ def ssh(
 
         inventory = with_live_nodes(inventory)
     chosen = _choose_node(inventory, node)
+    words, activate, step = command, None, ()
     with open_cluster() as cluster:
-        run_id = _find_run(cluster, inventory, run, settings.command).run_id if run else ""
-        request = _request("shell", run_id)
-        request["argv"], request["size"] = list(command), terminal_size()
-        session, _ = with_any_python(
-            chosen, lambda python: open_tunnel(cluster.connection(chosen), chosen, python, request)
-        )
-        with session:
-            return _serve_shell(session)
+        if run:
+            run_id = _find_run(cluster, inventory, run, settings.command).run_id
+            connection = cluster.connection(chosen)
+            program, python = with_any_python(
+                chosen, lambda python: prepare_shell(connection, chosen, python, run_id)
+            )
+            words, activate = (*program, *command), python.activate
+        if chosen.allocation is not None and chosen.allocation.job:
+            terminal = ("--pty",) if sys.stdin.isatty() else ()
+            step = (*step_argv(chosen.allocation.job, chosen.name), *terminal)
+        remote = render_terminal_command(words, activate, step) if words or step else ""
+        return run_in_terminal(cluster.open_with_ssh(chosen), remote)
 
 
 @click.command(
@@ -111,12 +123,10 @@ def forward(settings: Settings, run: str | None, port: str | None, node: str | N
     Listens on 127.0.0.1 only, where every account of this machine can connect. With a path in place of LOCAL, such as
     6006:./sock, it listens on a Unix socket that only you can use. On the node the connection goes to the loopback
     address, else to the node's training address, so a program that listens on either is reached: TensorBoard, a
-    dashboard, a debugger. Works over bastions; the nodes' sshd need not allow forwarding.
+    dashboard, a debugger. Works over bastions.
     """
-    from contextlib import ExitStack
-
     from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel, render_address, stop_listening
+    from clusterctl.client.forward import listen, render_address, serve, stop_listening
 
     if run is None:
         raise click.UsageError(tr("PORT is missing"), click.get_current_context())
@@ -134,18 +144,35 @@ def forward(settings: Settings, run: str | None, port: str | None, node: str | N
         here = render_address(listener)
         found = _find_run(cluster, inventory, run, settings.command, verb="forward")
         chosen = found.choose(node)
-        request = _request("port", found.run_id)
-        request["port"], request["addresses"] = remote, ["127.0.0.1", "::1"]
-        python = found.interpreters[chosen.name]
-        with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
-            info(tr("{here} -> {node}:{port}; Ctrl-C ends", here=here, node=chosen.name, port=remote))
-            tunnel = Tunnel(session, lambda _: True, _report_refused, listener)
-            try:
-                with INTERRUPTS.leaving(announce_nothing):
-                    tunnel.run()
-            except KeyboardInterrupt:
-                return INTERRUPTS.exit_code_of_server
-    return 0
+        carry = _choose_carrier(cluster, found, chosen, remote)
+        info(tr("{here} -> {node}:{port}; Ctrl-C ends", here=here, node=chosen.name, port=remote))
+        try:
+            with INTERRUPTS.leaving(announce_nothing):
+                serve(listener, carry, _report_refused)
+        except KeyboardInterrupt:
+            return INTERRUPTS.exit_code_of_server
+
+
+def _choose_carrier(
+    cluster: Cluster, found: FoundRun, node: Node, port: int
+) -> Callable[[socket.socket], None]:
+    """Choose what carries the connections: SSH's forwarding, or a session for each where there is none of ours."""
+    from clusterctl.client.forward import PortForward, carry_in_session, read_address
+    from clusterctl.client.openssh import OpensshConnection
+    from clusterctl.client.rpc.tasks import ANSWER_LIMIT, connect
+
+    def open_session() -> Session:
+        session: Session = connect(
+            cluster.connection(node), node, found.interpreters[node.name], found.run_id, "port", port
+        )
+        return session
+
+    way = cluster.connection(node)
+    if node.allocation is not None or isinstance(way, OpensshConnection):
+        return lambda connection: carry_in_session(open_session(), connection)
+    return PortForward(
+        way.transport, node.name, port, lambda: read_address(open_session(), ANSWER_LIMIT)
+    ).carry
 
 
 @click.command(
@@ -174,16 +201,14 @@ def debug(settings: Settings, run: str | None, rank: int) -> int:
     init_process_group: 10 minutes with NCCL, 30 with Gloo, unless the script sets it.
     """
     from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.client.tunnel import open_tunnel
+    from clusterctl.client.rpc.tasks import connect
 
     inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
         found = _find_run(cluster, inventory, run, settings.command, verb="debug")
         chosen = found.find_rank(rank)
-        request = _request("debug", found.run_id)
-        request["rank"] = rank
         python = found.interpreters[chosen.name]
-        with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
+        with connect(cluster.connection(chosen), chosen, python, found.run_id, "rank", rank) as session:
             again = command_line("debug", found.run_id, "--rank", str(rank), command=settings.command)
             return _serve_debugger(session, rank, again)
 
@@ -277,99 +302,48 @@ def _parse_target(text: str) -> tuple[int, int | str]:
     return first, kind.convert(local, None, click.get_current_context(silent=True)) if colon else first
 
 
-def _request(to: Literal["port", "shell", "debug"], run_id: str) -> TunnelRequest:
-    """Give a request with nothing in it but its purpose."""
-    import os
-
-    from clusterctl.client.tunnel import WINDOW
-
-    request: TunnelRequest = {
-        "workdir": "",
-        "node": "",
-        "run": run_id,
-        "to": to,
-        "addresses": [],
-        "port": 0,
-        "argv": [],
-        "term": os.environ.get("TERM", ""),
-        "size": [24, 80],
-        "rank": 0,
-        "window": WINDOW,
-    }
-    return request
-
-
-def _report_refused(reason: str) -> None:
+def _report_refused(error: PortRefusedError) -> None:
     from clusterctl.cli.context.nodes import notice
     from clusterctl.console.text import sanitize
 
-    notice(tr("the connection was refused: {reason}", reason=sanitize(reason)))
-
-
-def _serve_shell(session: Session) -> int:
-    from clusterctl.client.tunnel import Tunnel, raw_terminal, standard_channel, terminal_size
-
-    ends: list[int] = []
-    sizes = [terminal_size()]
-
-    def on_frame(header: Untrusted) -> bool:
-        if header.has_record("ended"):
-            end = header.record("ended")
-            code, number = end.integer("exit", 0, 255), end.integer("signal", 1, 64)
-            ends.append(code if code is not None else SIGNALLED + (number or 0))
-        return not ends
-
-    def on_tick() -> None:
-        size = terminal_size()
-        if size != sizes[-1]:
-            sizes[:] = [size]
-            session.send({"size": size})
-
-    tunnel = Tunnel(session, on_frame)
-    tunnel.channels[0] = standard_channel()
-    with raw_terminal():
-        tunnel.run(on_tick)
-    return ends[0] if ends else 1
+    notice(tr("the connection was refused: {reason}", reason=sanitize(str(error))))
 
 
 def _serve_debugger(session: Session, rank: int, again: str) -> int:
-    from clusterctl.client.tunnel import Tunnel, standard_channel
-
-    tunnel = Tunnel(session, lambda _: True)
+    from clusterctl.client.forward import Relay
 
     def on_frame(header: Untrusted) -> bool:
         if "waits" in header:
-            if header.is_null("waits"):
-                info(tr("rank {rank} is at no breakpoint yet; waiting, Ctrl-C ends", rank=rank))
-            else:
-                info(
-                    tr(
-                        "rank {rank} waits at a breakpoint; the other ranks wait for it until their timeout "
-                        "(NCCL 10 min, Gloo 30 min, unless the script sets one)",
-                        rank=rank,
-                    )
-                )
-                tunnel.channels[0] = standard_channel()
+            relay.connected = not header.is_null("waits")
+            info(_describe_wait(rank, waits=relay.connected))
             return True
-        reason = header.text("reason", 40)
+        reason = header.text("closed", MAX_REASON)
+        relay.connected = reason == "left"
         if reason == "ended":
             info(tr("rank {rank} has ended", rank=rank))
-            return False
-        if reason == "left":
-            return False
-        channel = tunnel.channels.pop(0, None)
-        if channel is not None and channel.finished:  # what was typed has ended
+        elif reason == "continued" and relay.finished:  # what was typed has ended
             info(tr("rank {rank} continues", rank=rank))
-            return False
-        info(tr("rank {rank} continues; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
-        return True
+        elif reason == "continued":
+            info(tr("rank {rank} continues; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
+            return True
+        return False
 
-    tunnel.on_frame, code = on_frame, 0
+    relay, code = Relay(session, sys.stdin.fileno(), sys.stdout.fileno(), on_frame), 0
     try:
         with INTERRUPTS.leaving(announce_nothing):
-            tunnel.run()
+            relay.run()
     except KeyboardInterrupt:
         code = INTERRUPTS.exit_code_of_server
-    if 0 in tunnel.channels:
+    if relay.connected:
         info(tr("rank {rank} still waits; again: {command}", rank=rank, command=again))
     return code
+
+
+def _describe_wait(rank: int, *, waits: bool) -> str:
+    if not waits:
+        return tr("rank {rank} is at no breakpoint yet; waiting, Ctrl-C ends", rank=rank)
+    return tr(
+        "rank {rank} waits at a breakpoint; the other ranks wait for it until their timeout "
+        "(NCCL 10 min, Gloo 30 min, unless the script sets one)",
+        rank=rank,
+    )

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from fabric import Connection
 
-from clusterctl.client.openssh import Masters, can_prompt
+from clusterctl.client.openssh import Masters, OpensshConnection, can_prompt
 from clusterctl.client.rpc.fanout import MAX_PARALLEL, Outcome, Steps, fan_out
 from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
@@ -175,6 +175,12 @@ class Cluster:
         if is_opener:
             INTERRUPTS.call(lambda: self._open_into(node, future))
         return self._await_connection(node, future)
+
+    def open_with_ssh(self, node: Node) -> OpensshConnection:
+        """Return a way into a node by the user's ssh, whatever its transport is."""
+        if node.ssh.transport == "openssh":
+            return cast("OpensshConnection", self.connection(node))
+        return INTERRUPTS.call(lambda: self._masters.connect(node))
 
     def _await_connection(self, node: Node, future: Future[Connection]) -> Connection:
         """Wait for a connection that is being made, for any number of threads; how that ended is reported once."""

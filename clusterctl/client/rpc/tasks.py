@@ -1,11 +1,14 @@
-"""The Fabric tasks: probe, sync, start, follow, stop, ps."""
+"""The Fabric tasks: one function for each thing that a node is asked, and what it answers as a value.
+
+Each opens a session of a verb. One that goes on is returned open, and is the caller's to close.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from fabric import Connection, task
 
@@ -13,7 +16,7 @@ from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, sync_limits
-from clusterctl.client.rpc.session import NO_LIMITS, Interpreter, Session, SessionLimits
+from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import SetupQuery, Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
+        ConnectRequest,
         DiagnoseRequest,
         ExecRequest,
         FollowChoice,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
         PsRequest,
         PythonsRequest,
         Request,
+        ShellRequest,
         StartRequest,
         StopRequest,
         StreamName,
@@ -126,11 +131,11 @@ class OutputCollector:
 PROBE_LIMIT = 30.0
 ANSWER_LIMIT = 30.0
 DIAGNOSE_LIMIT = 10.0  # the node itself waits for a second
-SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
 MOST_PARTS = 1000  # of a run that a login node lists
+MAX_WORDS = 20  # of the command that starts a program in a run
 MOST_EVENTS = 100  # that an agent reports before GO
 FAILURE_EVENTS: tuple[EventName, ...] = ("setup_failed", "gate_failed", "join_failed", "failed")
 
@@ -218,7 +223,7 @@ def find_pythons(c: Connection, node: Node, interpreter: Interpreter, code: str)
     from clusterctl.plans.pythons import parse_pythons
 
     request: PythonsRequest = {"workdir": node.workdir, "node": node.name, "code": code}
-    with _open_session(c, "pythons", request, on_node(node, interpreter)) as session:
+    with Session(c, "pythons", request, on_node(node, interpreter)) as session:
         header, _ = _receive_answer(session, PROBE_LIMIT)
         session.release()
     return parse_pythons(header.unread("pythons"), header.unread("modules"))
@@ -253,7 +258,7 @@ def _request_facts(c: Connection, request: ProbeRequest, interpreter: Interprete
     from clusterctl.plans.facts.facts import parse_facts, with_session_output
 
     asked_at = time.time()
-    session = _open_session(c, "probe", request, interpreter)
+    session = Session(c, "probe", request, interpreter)
     try:
         header, _ = _receive_answer(session, PROBE_LIMIT)
     except BaseException:
@@ -290,7 +295,7 @@ def sync(
         "provide": offer,
     }
     limits = SessionLimits(frames=sync_limits(len(scan.manifest.blobs)))
-    session = _open_session(c, "sync", request, interpreter, limits)
+    session = Session(c, "sync", request, interpreter, limits=limits)
     try:
         synced = send_tree(session, upload, node=node.name, progress=progress)
     except BaseException:
@@ -306,7 +311,7 @@ def sync(
 def start_idle(c: Connection, node: Node, interpreter: Interpreter) -> None:
     """Start an interpreter on a node for a verb that is going to come."""
     request: Workdir = {"workdir": node.workdir}
-    _open_session(c, "idle", request, interpreter).release()
+    Session(c, "idle", request, interpreter).release()
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -330,7 +335,7 @@ def start(
         "workdir": node.workdir,
         "payload": {"sha256": digest, "size": len(payload)},
     }
-    return _open_session(c, "start", request, interpreter)
+    return Session(c, "start", request, interpreter)
 
 
 def await_event(
@@ -373,7 +378,7 @@ def follow(
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
     full_request: FollowRequest = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
-    session = _open_session(c, *over_login_node(node, "follow", full_request), interpreter)
+    session = Session(c, *over_login_node(node, "follow", full_request), interpreter)
     session.close_idle()  # it may last for days
     return session
 
@@ -402,7 +407,7 @@ def stop(
         "lived": lived,
         "dump": options.dump,
     }
-    with _open_session(
+    with Session(
         c, *over_login_node(node, "stop", request), interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
@@ -443,7 +448,7 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    with _open_session(c, *over_login_node(node, "ps", request), interpreter) as session:
+    with Session(c, *over_login_node(node, "ps", request), interpreter) as session:
         header, _ = _receive_answer(session, ANSWER_LIMIT)
         session.release()
     midpoint = (asked_at + time.time()) / 2
@@ -473,7 +478,7 @@ def execute(
 ) -> CommandEnd:
     """Run a command on a node; `on_output` receives what it writes, of each stream at most `max_bytes` bytes."""
     request: ExecRequest = {"argv": list(argv), "keep": max_bytes, "node": node.name}
-    with _open_session(
+    with Session(
         c, "exec", request, on_node(node, interpreter), limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         return receive_output(session, max_bytes, on_output)
@@ -488,7 +493,7 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
         "unused": unused,
         "payload": payload_zip()[0],
     }
-    return _open_session(c, *over_login_node(node, "clean", request), interpreter)
+    return Session(c, *over_login_node(node, "clean", request), interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -536,22 +541,54 @@ def _query_ranks(
         "kept": kept,
         "entries": entries,
     }
-    with _open_session(c, "diagnose", request, interpreter) as session:
+    with Session(c, "diagnose", request, interpreter) as session:
         return _receive_answer(session, DIAGNOSE_LIMIT)[0]
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
     """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
-    return _open_session(c, "top", {"node": node.name, "interval": interval}, on_node(node, interpreter))
+    return Session(c, "top", {"node": node.name, "interval": interval}, on_node(node, interpreter))
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def connect(
+    c: Connection, node: Node, interpreter: Interpreter, run_id: str, to: Literal["port", "rank"], number: int
+) -> Session:
+    """Open the conversation that is a connection to a port of a node, or to a rank when it waits at a breakpoint."""
+    request: ConnectRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "to": to,
+        "number": number,
+    }
+    return Session(c, "connect", request, on_node(node, interpreter))
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def prepare_shell(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> tuple[str, ...]:
+    """Request the beginning of the command that starts a program in a run's directory; the payload stays there."""
+    digest, payload = payload_zip()
+    request: ShellRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "payload": {"sha256": digest, "size": len(payload)},
+    }
+    with Session(c, "shell", request, on_node(node, interpreter)) as session:
+        header, _ = _receive_answer(session, ANSWER_LIMIT)
+        if "need" in header:
+            session.send({"payload": True}, payload)
+            header, _ = _receive_answer(session, ANSWER_LIMIT)
+    return header.texts("argv", MAX_WORDS)
 
 
 def over_login_node(node: Node, verb: VerbName, request: Request) -> tuple[VerbName, Request]:
     """Give the verb that does the same on the login node of a Slurm cluster, where the node is one of its nodes."""
     if node.allocation is None:
         return verb, request
-    asked: Any = {**request, "do": verb}
-    return "slurm", asked
+    return "slurm", cast("Request", {**request, "do": verb})
 
 
 def on_node(node: Node, interpreter: Interpreter) -> Interpreter:
@@ -561,22 +598,6 @@ def on_node(node: Node, interpreter: Interpreter) -> Interpreter:
     from clusterctl.plans.ssh import render_step
 
     return replace(interpreter, step=render_step(node.allocation.job, node.name))
-
-
-def _open_session(
-    c: Connection,
-    verb: VerbName,
-    request: Request,
-    interpreter: Interpreter,
-    limits: SessionLimits = NO_LIMITS,
-) -> Session:
-    return Session(
-        c,
-        verb,
-        request,
-        interpreter,
-        limits=limits,
-    )
 
 
 def _receive_answer(session: Session, limit: float) -> Frame:

@@ -216,9 +216,9 @@ def connect(
     on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
     sock = _open_socket(hop, timeouts, bastions)
     on_step(tr("waiting for its sshd"))
-    transport_class = BastionTransport if hop.bastion else Transport
+    # forwarded connections end at any time, through a bastion and by `forward`
     handshake = handshake_type(
-        hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=transport_class
+        hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=BastionTransport
     )
     handshake.on_step = on_step
     connection = _build_connection(hop, sock, handshake)

@@ -28,10 +28,10 @@ from .network import (
     MeshReport,
     Problem,
 )
-from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
 
 VerbName = Literal[
     "clean",
+    "connect",
     "diagnose",
     "exec",
     "files",
@@ -42,12 +42,12 @@ VerbName = Literal[
     "probe",
     "ps",
     "pythons",
+    "shell",
     "slurm",
     "start",
     "stop",
     "sync",
     "top",
-    "tunnel",
     "warm",
 ]
 
@@ -726,17 +726,53 @@ class OrphansEnded(TypedDict):
     left: list[LeftProcess]
 
 
-class TunnelRequest(OfRun):
-    """The verb `tunnel`: bytes to and from a port, a shell or a rank at a breakpoint; what is not used is empty."""
+class ConnectRequest(OfRun):
+    """The verb `connect`: bytes to and from a port of a node, or a rank at a breakpoint, which `number` names."""
 
-    to: Literal["port", "shell", "debug"]
-    addresses: list[str]
-    port: int
+    to: Literal["port", "rank"]
+    number: int
+
+
+class Carried(TypedDict):
+    """Bytes of the connection, in the body."""
+
+    data: bool
+
+
+class InputClosed(TypedDict):
+    """The client sends no more."""
+
+    close: bool
+
+
+class Connected(TypedDict):
+    """The address of the node at which the port accepted."""
+
+    connected: str
+
+
+class RankWaits(TypedDict):
+    """The rank waits at a breakpoint; null: it does not yet."""
+
+    waits: int | None
+
+
+class ConnectionClosed(TypedDict):
+    """There is no connection, or it has ended: why."""
+
+    closed: str
+
+
+class ShellRequest(OfRun):
+    """The verb `shell`: how to start a program in a run's directory, with its variables."""
+
+    payload: PayloadId
+
+
+class ShellCommand(TypedDict):
+    """The beginning of the command, to which the words of the program are added."""
+
     argv: list[str]
-    term: str
-    size: list[int]
-    rank: int
-    window: int  # bytes of a channel that either side sends before the other has taken them
 
 
 class WarmRequest(OfNode):
@@ -760,7 +796,8 @@ class WarmAnswer(_WarmAnswer, total=False):
 
 Request = Union[
     Workdir,
-    TunnelRequest,
+    ConnectRequest,
+    ShellRequest,
     ProbeRequest,
     FullProbeRequest,
     ExecRequest,
@@ -787,11 +824,8 @@ ClientFrame = Union[
     VerbHeader,
     Dismiss,
     Beat,
-    OpenChannel,
-    ChannelData,
-    ChannelTaken,
-    CloseChannel,
-    TerminalSize,
+    Carried,
+    InputClosed,
     ManifestFrame,
     CheckStore,
     Blobs,
@@ -810,10 +844,11 @@ ClientFrame = Union[
 ]
 NodeFrame = Union[
     End,
-    ChannelData,
-    ChannelTaken,
-    CloseChannel,
+    Carried,
+    Connected,
     RankWaits,
+    ConnectionClosed,
+    ShellCommand,
     ErrorFrame,
     Beat,
     ProbeAnswer,

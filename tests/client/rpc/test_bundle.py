@@ -189,6 +189,7 @@ def test_exec_and_sync_load_little() -> None:
 
 MOST_BYTES = {
     "clean": 20_200,
+    "connect": 17_000,
     "diagnose": 19_900,
     "exec": 6_800,
     "files": 32_700,
@@ -198,12 +199,12 @@ MOST_BYTES = {
     "probe": 37_800,
     "ps": 15_000,
     "pythons": 11_000,
+    "shell": 28_000,
     "slurm": 49_200,
     "start": 17_800,
     "stop": 20_400,
     "sync": 19_100,
     "top": 12_900,
-    "tunnel": 19_500,
     "warm": 9_200,
 }
 

@@ -1,4 +1,4 @@
-"""Verbs about the machine alone: `top`, how busy it is, and `pythons`, which interpreters it has.
+"""Verbs about the machine: `top` its use, `pythons` its interpreters, `connect` its ports and waiting ranks.
 
 Start with `pythons`: it is one question and one answer.
 """

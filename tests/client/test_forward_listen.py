@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.tunnel import listen, render_address, stop_listening
+from clusterctl.client.forward import listen, render_address, stop_listening
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])

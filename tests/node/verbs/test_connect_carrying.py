@@ -1,4 +1,4 @@
-"""Bytes to and from a node: windows, a rank's socket, a shell's environment."""
+"""Bytes to and from a port or a rank of a node."""
 
 from __future__ import annotations
 
@@ -12,30 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import closed_port
 
 from clusterctl.node.diagnose import breakpoint as debugged_rank
 from clusterctl.node.diagnose import rank as asked_rank
 from clusterctl.node.diagnose import stacks
+from clusterctl.node.runtime.processes import identify
 from clusterctl.node.runtime.stream import Stream
-from clusterctl.node.verbs.tunnel import (
-    Channel,
-    DebugTunnel,
-    PortTunnel,
-    connect_to_rank,
-    render_known,
-    run_environment,
-)
+from clusterctl.node.state.run_record import new_state
+from clusterctl.node.verbs.machine import connect
+from clusterctl.node.verbs.machine.connect import connect_to_rank
+from clusterctl.protocol.run_paths import RunPaths
 
-REQUEST: Any = {
-    "workdir": "",
-    "node": "gpu01",
-    "run": "r-1",
-    "port": 0,
-    "argv": [],
-    "term": "",
-    "size": [24, 80],
-}
-WINDOW = 1000
+REQUEST: Any = {"workdir": "", "node": "gpu01", "run": "r-1"}
 
 
 @pytest.fixture
@@ -65,36 +54,48 @@ def test_the_two_sides_of_diagnose_have_the_same_numbers() -> None:
     assert asked_rank.BREAKPOINT == debugged_rank.MODULE
 
 
+def serve(request: Any) -> tuple[Stream, threading.Thread]:
+    """Serve a request in a thread; returns the client's stream."""
+    ours, theirs = socket.socketpair()
+
+    def run() -> None:
+        with theirs:
+            connect.run(request, Stream(theirs.fileno(), theirs.fileno()))
+
+    serving = threading.Thread(target=run)
+    serving.start()
+    client = ours.detach()
+    return Stream(client, client), serving
+
+
 @pytest.mark.usefixtures("rundir")
-def test_no_more_is_sent_than_is_taken(tmp_path: Path) -> None:
-    """A reader that takes nothing holds up its own channel only."""
+def test_a_port_answers_after_the_client_has_closed(tmp_path: Path) -> None:
+    """Each direction has its own end, and where the port accepts is reported."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        request = {**REQUEST, "workdir": str(tmp_path), "to": "port", "window": WINDOW}
-        request |= {"addresses": ["127.0.0.1"], "port": server.getsockname()[1]}
-        ours, theirs = socket.socketpair()
-        tunnel = PortTunnel(Stream(theirs.fileno(), theirs.fileno()), request)
-        serving = threading.Thread(target=tunnel.serve)
-        serving.start()
-        client = Stream(ours.fileno(), ours.fileno())
-        client.send({"open": 1})
+        port = server.getsockname()[1]
+        client, serving = serve({**REQUEST, "workdir": str(tmp_path), "to": "port", "number": port})
+        assert read(client) == ({"connected": "127.0.0.1"}, b"")
+        client.send({"data": True}, b"a question")
+        client.send({"close": True})
         call = server.accept()[0]
-        call.sendall(b"x" * 3 * WINDOW)
-        received = b""
-        while len(received) < WINDOW:
-            received += read(client)[1]
-        client.send({"open": 2})
-        second = server.accept()[0]
-        second.sendall(b"quick")
-        assert read(client) == ({"data": 2}, b"quick")
-        client.send({"taken": 1, "bytes": 10})
-        assert read(client) == ({"data": 1}, b"x" * 10)
-        client.send({"data": 2}, b"an answer")
-        assert second.recv(100) == b"an answer"
-        assert read(client) == ({"taken": 2, "bytes": 9}, b"")
-        ours.shutdown(socket.SHUT_RDWR)
-        serving.join()
-        for one in (ours, theirs, call, second):
-            one.close()
+        assert call.makefile("rb").read() == b"a question"
+        call.sendall(b"an answer")
+        call.close()
+        assert read(client) == ({"data": True}, b"an answer")
+        assert read(client) == ({"closed": "ended"}, b"")
+        serving.join(60)
+        os.close(client.source)
+
+
+@pytest.mark.usefixtures("rundir")
+def test_a_refused_port_is_reported(tmp_path: Path) -> None:
+    """With the last address that was tried, which is the node's training address."""
+    request = {**REQUEST, "workdir": str(tmp_path), "to": "port", "number": closed_port()}
+    client, serving = serve(request)
+    reason = f"127.0.0.1:{request['number']}: Connection refused"
+    assert read(client) == ({"closed": reason}, b"")
+    serving.join(60)
+    os.close(client.source)
 
 
 def read(client: Stream) -> Any:
@@ -115,45 +116,34 @@ print("went on", value)
 
 
 @pytest.mark.parametrize(("waits", "reason"), [(True, "left"), (False, "continued")])
-def test_the_last_answer_comes_before_the_end(rundir: Path, waits: bool, reason: str) -> None:
-    """Also if what was typed ends at once; then it is said whether the rank still waits."""
-    ours, theirs = socket.socketpair()
-    rank, far = socket.socketpair()
-    tunnel = DebugTunnel(
-        Stream(theirs.fileno(), theirs.fileno()),
-        {
-            **REQUEST,
-            "workdir": str(rundir.parents[2]),
-            "to": "debug",
-            "addresses": [],
-            "rank": 3,
-            "window": WINDOW,
-        },
-    )
-    tunnel._channels[0] = Channel(far.fileno(), far, WINDOW)
-    tunnel._socket = str(rundir / "rank-3.pdb")
-    serving = threading.Thread(target=tunnel.serve)
-    serving.start()
-    client = Stream(ours.fileno(), ours.fileno())
-    client.send({"data": 0}, b"p value\n")
-    client.send({"close": 0})
-    typed = b""
-    while piece := rank.recv(100):
-        typed += piece
+def test_the_last_answer_comes_before_the_end(
+    rundir: Path, monkeypatch: pytest.MonkeyPatch, waits: bool, reason: str
+) -> None:
+    """Also if what was typed ends at once; then it is reported whether the rank still waits."""
+    folder = rundir / "diagnose/1"
+    me = identify(os.getpid()).as_dict()
+    state: Any = new_state(json.loads((rundir / "spec.json").read_text()))
+    state |= {"state": "RUNNING", "agent": me, "guardian": me, "ranks": {"3": me}, "attempt": 1}
+    Path(RunPaths(str(rundir)).state).write_text(json.dumps(state))
+    listener = socket.socket(socket.AF_UNIX)
+    monkeypatch.chdir(folder)  # a whole path may be longer than an address can be
+    listener.bind("rank-3.pdb")
+    listener.listen()
+    client, serving = serve({**REQUEST, "workdir": str(rundir.parents[2]), "to": "rank", "number": 3})
+    assert read(client) == ({"waits": 3}, b"")
+    client.send({"data": True}, b"p value\n")
+    client.send({"close": True})
+    rank = listener.accept()[0]
+    assert rank.makefile("rb").read() == b"p value\n"
     rank.sendall(b"42\n")
-    if waits:
-        (rundir / "rank-3.pdb").touch()
+    if not waits:
+        (folder / "rank-3.pdb").unlink()
     rank.close()
+    assert read(client) == ({"data": True}, b"42\n")
+    assert read(client) == ({"closed": reason}, b"")
     serving.join(60)
-    assert typed == b"p value\n"
-    frames = [read(client), read(client), read(client)]
-    assert frames == [
-        ({"taken": 0, "bytes": 8}, b""),
-        ({"data": 0}, b"42\n"),
-        ({"close": 0, "reason": reason}, b""),
-    ]
-    for one in (ours, theirs):
-        one.close()
+    os.close(client.source)
+    listener.close()
 
 
 def test_a_rank_waits_until_it_may_go_on(rundir: Path) -> None:
@@ -192,15 +182,3 @@ def test_a_socket_of_another_account_is_left_alone(tmp_path: Path) -> None:
         listener.listen()
         os.chown(tmp_path / "rank-0.pdb", 65534, 65534)
         assert connect_to_rank(str(tmp_path), 0) is None
-
-
-def test_a_shell_has_the_jobs_variables_and_none_of_a_rank(
-    rundir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a run that has ended."""
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("PET_LOG_DIR", "/x")
-    env = run_environment(str(rundir))
-    assert (env["A"], env["CLUSTERCTL_OUTPUT_DIR"], env["CLUSTERCTL_PYTHON"]) == ("b", "/out", "/py")
-    assert not {"RANK", "PET_LOG_DIR", "CLUSTERCTL_RUN"} & set(env)
-    assert render_known({"A": ["x", {"fill": "b"}], "C": [{"fill": "d"}]}, {"b": "y"}) == {"A": "xy"}
