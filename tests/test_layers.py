@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import ast
-import io
 import sys
-import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from package import Module, modules, parse
 
 ARROW = (
     "translation",
@@ -79,90 +74,6 @@ DATA_TABLES = "clusterctl/codes"  # may be longer: rows are looked up, not read
 MOST_CODE = 500  # lines of a module that are not blank, comment or docstring
 MOST_ENTRIES = 16  # modules and folders in a folder
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
-
-
-@dataclass(frozen=True)
-class Import:
-    """One imported name in full: `from a import b` is `a.b`."""
-
-    name: str
-    relative: bool = False
-    lazy: bool = False
-
-    @property
-    def top(self) -> str:
-        """What stands before the first dot."""
-        return self.name.partition(".")[0]
-
-
-@dataclass(frozen=True)
-class Module:
-    """A parsed source file of the package."""
-
-    path: PurePosixPath
-    text: str
-    tree: ast.Module
-
-    @property
-    def layer(self) -> str:
-        """The room that it stands in: a sub-package, or the name of a module beside them."""
-        return PurePosixPath(self.path.parts[1]).stem
-
-    @property
-    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """Every function and method."""
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        return [node for node in ast.walk(self.tree) if isinstance(node, kinds)]
-
-    @property
-    def name(self) -> str:
-        """The name under which it is imported."""
-        parts = self.path.with_suffix("").parts
-        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-    @property
-    def code_lines(self) -> int:
-        """How many lines hold code: no blank lines, comments or docstrings."""
-        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        docs = [
-            node.body[0]
-            for node in ast.walk(self.tree)
-            if isinstance(node, kinds) and ast.get_docstring(node)
-        ]
-        lines = {
-            line
-            for token in tokenize.generate_tokens(io.StringIO(self.text).readline)
-            if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
-            for line in range(token.start[0], token.end[0] + 1)
-        }
-        return len(lines - {line for doc in docs for line in range(doc.lineno, (doc.end_lineno or 0) + 1)})
-
-    @property
-    def imports(self) -> Iterator[Import]:
-        """Every import, at the top and inside functions."""
-        in_functions = {node for function in self.functions for node in ast.walk(function)}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from (Import(alias.name, lazy=node in in_functions) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                above = self.path.parts[: len(self.path.parts) - node.level] if node.level else ()
-                base = ".".join((*above, *filter(None, [node.module])))
-                for alias in node.names:
-                    yield Import(f"{base}.{alias.name}", node.level > 0, node in in_functions)
-
-
-def parse(path: str, text: str) -> Module:
-    """Make a module from a path below the repository's root and its text."""
-    return Module(PurePosixPath(path), text, ast.parse(text, path))
-
-
-@cache
-def modules() -> list[Module]:
-    """Read the whole package; only for the tests here, since every process of a test run imports this file."""
-    return [
-        parse(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))
-        for file in sorted(ROOT.glob("clusterctl/**/*.py"))
-    ]
 
 
 def follows_the_arrow(module: Module) -> Iterator[str]:
@@ -352,3 +263,28 @@ def test_a_breach_of_the_tree_is_seen(rule: TreeRule, texts: dict[str, str]) -> 
     package = [parse(f"clusterctl/{path}", text) for path, text in texts.items()]
     assert list(rule(package))
     assert not list(rule(package[:-1]))
+
+
+TESTS = Path(__file__).parent
+# their shared texts move when the modules that they test do
+STILL_IMPORT = {"client/ssh/test_known_hosts_revoked.py", "specs/importers/test_detect_fuzz.py"}
+
+
+def imported_tests(text: str) -> set[str]:
+    """Name the test files that a test file imports."""
+    nodes = list(ast.walk(ast.parse(text)))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name for name in names if name.rpartition(".")[2].startswith("test_")}
+
+
+def test_no_test_imports_another_test_file() -> None:
+    """What several need is in `tests/support`, or beside them in a file without tests."""
+    files = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("test_*.py")}
+    found = {name: imported_tests(path.read_text(encoding="utf-8")) for name, path in files.items()}
+
+    assert {name: names for name, names in found.items() if names and name not in STILL_IMPORT} == {}
+    assert imported_tests("def f():\n    from test_a import b\nimport tests.test_c, os") == {
+        "test_a",
+        "tests.test_c",
+    }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from test_layers import Module, modules
+from package import Module, modules
 
 from clusterctl.client.rpc.errors import node_error, start_error, step_timed_out
 from clusterctl.node_texts import FREE, LONGEST_TEXT, TEMPLATES, find_template, translate_node_text

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 
 import pytest
-from test_layers import Module, modules, parse
+from package import Module, modules, parse
 
 # Nowhere in a name, with the word that says it: CONTRIBUTING, "Names".
 BANNED = {

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from itertools import takewhile
 
 import click
 import pytest
 from click.testing import CliRunner
+from verbs_below import commands
 
 from clusterctl.cli.help import LAB_WORDS, OTHER_WORDS, VERB_GROUPS, VERBS, SharedOption, VerbCommand
 from clusterctl.cli.main import root
 from clusterctl.cli.main import run as main
 
 EVALUATED = re.compile(r'eval "\$\((.*)\)"')
-
-
-def commands(
-    command: click.Command, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Give every command below one, with the words that lead to it."""
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from commands(found, (*path, name))
 
 
 LEAVES = [(path, command) for path, command in commands(root) if not isinstance(command, click.Group)]

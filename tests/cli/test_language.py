@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from commands import run_command
-from test_help import commands
+from verbs_below import commands
 from waiting import HANG
 
 from clusterctl.cli.chinese_help import cell_width, wrap_cells

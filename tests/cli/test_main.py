@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
-from commands import run_command
+from typed import run
 from waiting import HANG
 
 from clusterctl.cli.context.bug_report import as_bug, write_bug_report
@@ -34,13 +34,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "train.py").write_text("")
     return tmp_path
-
-
-def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run `clusterctl ARGS` in a directory, with a state directory of its own."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("CLUSTERCTL_")}
-    home = {"XDG_STATE_HOME": str(folder / "state")}
-    return run_command(args, cwd=folder, env={**clean, **home, **env}, timeout=HANG)
 
 
 @pytest.mark.parametrize("verb", [["ps"], ["launch", "job.yaml", "--dry-run"], ["lab", "status"], ["attach"]])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_main import run
+from typed import run
 
 STRANGER = 65534
 INVENTORY = (

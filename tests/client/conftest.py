@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,3 +48,17 @@ def client(tmp_path: Path) -> Iterator[Client]:
     mine = make_client(tmp_path / "home")
     yield mine
     mine.close()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An ssh-agent of the test's own, with no key in it."""
+    path = tmp_path / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # it prints its address once it listens
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+    yield path
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    process.stdout.close()

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from driving import STUBBED, cctl, leftovers, make_project, said
+from routes import behind
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab, LabNode, break_node, heal_node
-
-
-def behind(lab: Lab, folder: Path) -> Path:
-    """Write an inventory of all nodes but the first, which is the way to them: by Include, Match and ProxyJump."""
-    text = lab.inventory.read_text(encoding="utf-8")
-    relay = re.search(r'  proxy_command: "(.*)"\n', text)
-    assert relay is not None
-    (folder / "gate.conf").write_text(
-        f"Host gate\n HostName {lab.nodes[0].plan.host}\n User {lab.plan.account.name}\n Port {lab.plan.ssh_port}\n"
-        f" IdentityFile {lab.directory / 'id_ed25519'}\n UserKnownHostsFile {lab.directory / 'known_hosts'}\n"
-        f" ProxyCommand {relay[1]}\n",
-        encoding="utf-8",
-    )
-    (folder / "config").write_text(
-        f"Include {folder / 'gate.conf'}\nMatch host {lab.nodes[0].plan.host[:-1]}* !originalhost gate\n"
-        " ProxyJump gate\n",
-        encoding="utf-8",
-    )
-    text = text.replace(relay[0], "").replace('config: "none"', f"config: {folder / 'config'}")
-    text = re.sub(rf"  - {{name: {lab.nodes[0].name},.*\n", "", text)
-    (folder / "inventory.yaml").write_text(text, encoding="utf-8")
-    return folder / "inventory.yaml"
 
 
 def sessions_at(node: LabNode) -> list[str]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from driving import cctl, make_project, run_id
-from test_bastion_lab import behind
+from routes import behind
 from variants import VARIANT
 
 from clusterctl.lab.labs import Lab

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from driving import COMMAND, STUBBED, cctl, environment, leftovers, make_project, start_cctl
+from routes import behind
 from terminal import act_on
-from test_bastion_lab import behind
 from variants import VARIANT, first
 from waiting import HANG, wait_until
 

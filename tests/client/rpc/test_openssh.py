@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_session
+from conversations import SHARED_TESTS, start, verbs  # noqa: F401 - a fixture that every test here uses by itself
 from servers import PATIENT, Client, Server, closed_port, make_key
-from test_session import start, verbs  # noqa: F401 - a fixture that every test here uses by itself
 from waiting import HANG, wait_until
 
 from clusterctl.client import openssh
@@ -37,22 +36,7 @@ from clusterctl.errors import (
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
 
-# The same conversations as over paramiko, with the same outcome: these tests run here with our `connection`.
-for _name in (
-    "frames_go_both_ways",
-    "several_verbs_on_one_connection",
-    "noise_does_not_break_frames",
-    "errors_of_the_node",
-    "verb_that_dies",
-    "activate_that_ends_the_shell_is_named",
-    "both_sides_write_at_once",
-    "connection_killed",
-    "frozen_server_is_noticed_by_silence",
-    "pump_raises_after_what_came_before",
-    "threads_may_send_together",
-    "closing_ends_the_verb",
-):
-    globals()[f"test_{_name}"] = getattr(test_session, f"test_{_name}")
+globals().update(SHARED_TESTS)  # over our `connection` with the same outcome as over paramiko
 
 # Logs in, says so, and waits to be killed.
 HOLDER = """

@@ -17,9 +17,9 @@ from typing import Any
 
 import paramiko
 import pytest
+from listening import listener
 from paramiko.common import cMSG_CHANNEL_DATA
 from servers import ME, PATIENT, Server, closed_port, make_key
-from test_connect import listener
 from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.cluster import Cluster

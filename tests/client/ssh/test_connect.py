@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from listening import listener
 from servers import ME, PATIENT, Client, Server, closed_port, make_key, node_named
 from waiting import HANG, wait_until
 
@@ -27,35 +28,6 @@ from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTime
 from clusterctl.specs.inventory.model import Node
 
 SHORT = replace(PATIENT, connect=0.5, greeting=0.5, handshake=0.5)
-
-
-@contextmanager
-def listener(answer: Callable[[socket.socket], None] | None, backlog: int = 16) -> Iterator[int]:
-    """Listen on a port and do `answer` with each connection; without one, accept nothing."""
-    with closing(socket.socket()) as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(backlog)
-        held: list[socket.socket] = []
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                held.append(connection)
-                if answer is not None:
-                    answer(connection)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        if answer is not None:
-            thread.start()
-        yield int(listening.getsockname()[1])
-        listening.shutdown(socket.SHUT_RDWR)
-        for connection in held:
-            connection.close()
-        if answer is not None:
-            thread.join(HANG)
 
 
 def refusal(client: Client, node: Node, timeouts: Timeouts = PATIENT) -> ClusterctlError:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from agents import accept, add_to_agent
 from servers import Client, Server, make_client, make_key, run_keygen
 
 from clusterctl.client.rpc.fanout import fan_out
@@ -21,35 +20,6 @@ from clusterctl.client.ssh import identities
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import AuthenticationFailed, ConnectTimeout
 from clusterctl.specs.inventory.model import Node
-
-
-@pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An ssh-agent of the test's own, with no key in it."""
-    path = tmp_path / "agent"
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()  # it prints its address once it listens
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
-    yield path
-    process.send_signal(signal.SIGTERM)
-    process.wait()
-    process.stdout.close()
-
-
-def add_to_agent(key: Path, passphrase: str = "") -> None:
-    """Add a key, giving its passphrase as a person would."""
-    askpass = key.parent / "askpass"
-    askpass.write_text(f"#!/bin/sh\necho '{passphrase}'\n")
-    askpass.chmod(0o700)
-    environment = {**os.environ, "SSH_ASKPASS": str(askpass), "SSH_ASKPASS_REQUIRE": "force"}
-    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=environment, stdin=subprocess.DEVNULL)
-
-
-def accept(server: Server, key: Path) -> None:
-    """Let a key in."""
-    with (server.folder / "authorized_keys").open("a") as file:
-        file.write(key.with_name(key.name + ".pub").read_text())
 
 
 def refusal(client: Client, node: Node) -> AuthenticationFailed:

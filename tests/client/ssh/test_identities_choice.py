@@ -13,16 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from agents import accept, add_to_agent
 from servers import ME, Server, make_client, make_key, run_keygen
-from test_identities import accept, add_to_agent, agent
 from waiting import HANG, wait_until
 
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.identities import Identities
 from clusterctl.client.ssh.route import Hop, plain_hop
 from clusterctl.errors import AuthenticationFailed
-
-__all__ = ["agent"]  # a fixture
 
 Serve = Callable[..., Server]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from servers import Server
-from test_trust import inventory
 from waiting import HANG
 
 from clusterctl.client.ssh.config import passwd_home
+from inventories import inventory
 
 OLDEST = (3, 8)
 

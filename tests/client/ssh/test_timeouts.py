@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from listening import listener
 from servers import Client, Server, node_named
-from test_connect import listener
 
 from clusterctl.client.rpc.fanout import fan_out
 from clusterctl.client.ssh.timeouts import retry_while_busy

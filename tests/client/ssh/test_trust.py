@@ -17,6 +17,7 @@ from servers import ME, Client, Server, run_keygen
 from waiting import HANG
 
 from clusterctl.client.rpc.session import Interpreter, Session
+from inventories import inventory
 
 SECRET = "s3cr3t-value-nobody-else-has"
 SPY = """
@@ -54,14 +55,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     subprocess.run(["ssh-add", "-q", str(folder / "key")], env={**os.environ, **env}, check=True)
     yield env
     os.kill(int(re.findall(r"SSH_AGENT_PID=(\d+)", said)[0]), signal.SIGTERM)
-
-
-def inventory(server: Server, transport: str) -> str:
-    """Name the server as the only node, with an SSH configuration that forwards the agent."""
-    way = {"user": ME, "port": server.port, "key": server.client_key, "known_hosts": server.known_hosts}
-    way |= {"config": server.folder.parent / "mine/.ssh/config", "transport": transport}
-    ssh = ", ".join(f"{key}: {value}" for key, value in way.items())
-    return f"cluster: c\npython: {sys.executable}\nnodes:\n- {{host: 127.0.0.1, name: n1, ssh: {{{ssh}}}}}\n"
 
 
 @pytest.fixture(scope="module")

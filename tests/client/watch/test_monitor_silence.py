@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_monitor_verdict import NODES, RUN, part
+from node_parts import NODES, RUN, part
 
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor

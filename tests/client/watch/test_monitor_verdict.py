@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from node_parts import NODES, RUN, part
 
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import NodeEvent, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.console.run.verdict import render_cause
-from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import conclude, name_state
-from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.inventory.parse import parse_inventory
 
-RUN = RunId("a-1")
-NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
 GONE, SILENT = "the connection ended", "it was silent for 20 s"
 KILLED = "the agent was killed by SIGKILL"
 TERM = {"exit": None, "signal": 15}
@@ -39,12 +36,6 @@ def hub_record(why: str) -> dict[str, Any]:
     parts = [stopped[0], recorded("gpu02", "LOST", why), stopped[1]]
     stop = {"node": "gpu02", "reason": f"gpu02 is lost: {why}", "time": 10.2}
     return {"run": RUN, "hub": "gpu01", "whole": True, "stop": stop, "parts": parts}
-
-
-def part(node: str, state: str, reason: str, gang: Any = True, **facts: Any) -> NodeState:
-    """Read a node's state."""
-    about = {"run": RUN, "node": node, "node_rank": int(node[-1]) - 1, "nnodes": 3, "since": 12.0}
-    return parse_state(Untrusted({**about, "state": state, "reason": reason, "gang": gang, **facts}))
 
 
 def parts_with(why: str, second: NodeState | None) -> dict[str, NodeState | None]:

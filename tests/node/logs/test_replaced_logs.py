@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_log_reader import Recorded, text_of
+from recorded import Recorded, text_of
 
 from clusterctl.node.logs.log_file import open_log
 from clusterctl.node.logs.search import Grep, tail_position

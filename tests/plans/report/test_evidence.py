@@ -2,76 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
-from test_markup import HOSTILE, Tags
-from test_report_page import BEGAN, make_record, make_run
+from reported import (
+    BEGAN,
+    HOSTILE,
+    Tags,
+    make_hang,
+    make_restarted,
+    make_run,
+    make_stalled,
+)
 
-from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge_kept, parse_kept
+from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.page import render_report
-from clusterctl.plans.report.reported_run import MOST_MARKS, ReportedRun, find_moments, make_scale
-from clusterctl.plans.runs.history import NodeRecord, parse_journal
-from clusterctl.plans.runs.state import parse_state
-from clusterctl.protocol.untrusted import Untrusted
-
-STACK = 'Thread 0x1 (most recent call first):\n  File "/w/train.py", line {line} in {where}\n'
-
-
-def make_kept(node: str, rank: int, where: str, *, waits: bool, text: str = "") -> Any:
-    """Write what a node has kept of its only rank."""
-    entries = [[3, None, "gloo:all_reduce", "[[1]]", "Float", True, 602.0]]
-    entries += [[4, None, "gloo:all_reduce", "[[1]]", "Float", False, 601.0]] if waits else []
-    group = {"name": "0", "about": text or "default_pg", "members": "", "entries": entries}
-    row = {"rank": rank, "pid": 7, "problem": "", "process": "S", "stack": 0, "groups": [group]}
-    stack = STACK.format(line=4 + rank, where=where) + text
-    diagnosis = {"ranks": [row], "stacks": [stack], "code": "/w/", "took": 0.1, "time": BEGAN + 700}
-    return parse_kept(
-        Untrusted({"why": STALL, "time": BEGAN + 700, "since": BEGAN + 100, "diagnosis": diagnosis}), node
-    )
-
-
-def make_hang(text: str = "") -> KeptDiagnosis:
-    """Give the evidence of two ranks: the second loads while the first waits for it."""
-    found = judge_kept(
-        [
-            make_kept("gpu01", 0, "train_step", waits=True, text=text),
-            make_kept("gpu02", 1, text or "load_batch", waits=False, text=text),
-        ],
-        [],
-        2,
-    )
-    assert found is not None
-    return found
-
-
-def make_stalled(node: str, *, over: bool) -> NodeRecord:
-    """Make the record of a node that noticed a stall 40 s long, 45 s after the launch."""
-    journal: list[dict[str, Any]] = [
-        {"time": BEGAN + 1, "event": "workers"},
-        {"time": BEGAN + 45, "event": "stalled", "seconds": 40.0},
-    ]
-    journal += [{"time": BEGAN + 50, "event": "stall_over"}] if over else []
-    lines = "\n".join(map(json.dumps, journal))
-    return replace(make_record(node), journal=parse_journal(lines.encode()))
-
-
-def make_restarted(attempts: int) -> ReportedRun:
-    """Make a run whose earlier attempts each lasted 5 s."""
-    ended = [
-        {"attempt": number, "reason": "node_lost", "text": f"gpu03 is lost {number}", "ended": BEGAN + 5 * number,
-         "began": BEGAN + 5 * number - 4, "node_rank": 0, "progress": True}
-        for number in range(1, attempts + 1)
-    ]  # fmt: skip
-    raw = {"run": make_run({}).run_id, "job": "digits", "nnodes": 2, "state": "FAILED", "since": BEGAN + 52,
-           "submitted": BEGAN, "began": BEGAN + 6, "attempt": attempts + 1, "attempts": ended}  # fmt: skip
-    parts = {
-        name: parse_state(Untrusted({**raw, "node": name, "node_rank": number}))
-        for number, name in enumerate(("gpu01", "gpu02"))
-    }
-    return make_run({name: make_record(name) for name in parts}, parts=parts)
+from clusterctl.plans.report.reported_run import MOST_MARKS, find_moments, make_scale
 
 
 def test_a_hung_run_shows_which_rank_was_where() -> None:

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from reported import HOSTILE, Tags
 
 from clusterctl.plans.report import markup
 from clusterctl.plans.report.markup import document, element, escape, join
 from clusterctl.plans.report.secrets import hide_secrets
 from clusterctl.protocol.redact import REDACTED
 
-HOSTILE = "</pre><script>alert(1)</script>\"' onload=x \x1b[31m\u202e\x00&amp;"
 FOLDER = Path(markup.__file__).parent
-
-
-class Tags(HTMLParser):
-    """The elements and attributes of a page, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[str] = []
-        self.attributes: set[str] = set()
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
-        self.tags.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        """Note a text."""
-        self.text += data
 
 
 def test_a_hostile_text_stays_a_text() -> None:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, find_missing, start_browser
-from test_evidence import make_hang, make_restarted, make_stalled
-from test_markup import HOSTILE
-from test_report_page import make_record, make_run
+from reported import HOSTILE, make_hang, make_record, make_restarted, make_run, make_stalled
 
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun

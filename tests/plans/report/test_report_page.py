@@ -3,88 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from ends import judge
-from test_markup import HOSTILE, Tags
+from reported import BEGAN, HOSTILE, Tags, make_record, make_run
 
 from clusterctl.plans.report.charts import align, node_plots
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.plot import Line, Plot, Scale, format_bytes, render_plot, render_time, time_step
-from clusterctl.plans.report.reported_run import ReportedRun, find_moments, find_phases, make_scale
+from clusterctl.plans.report.reported_run import find_moments, find_phases, make_scale
 from clusterctl.plans.runs.history import (
-    History,
     Launched,
     Machine,
-    NodeRecord,
     ScalarPoint,
     Scalars,
     parse_journal,
 )
-from clusterctl.plans.runs.state import parse_state
-from clusterctl.protocol.ranks import Rank
-from clusterctl.protocol.root_cause import Failure
-from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.untrusted import Untrusted
-
-RUN = RunId("digits-20261123T070708-923c")
-BEGAN = 1_800_000_000.0
-JOURNAL = [
-    {"time": BEGAN + 1, "event": "preparing"},
-    {"time": BEGAN + 5, "event": "ready"},
-    {"time": BEGAN + 6, "event": "workers"},
-    {"time": BEGAN + 50, "event": "rank_exited", "rank": 1, "exit": 1, "signal": None},
-    {"time": BEGAN + 50, "event": "stopping", "reason": "gpu02: rank 1 exited with 1"},
-    {"time": BEGAN + 52, "event": "ended", "state": "FAILED"},
-]
-
-
-def make_record(node: str, points: int = 60, gpus: int = 2) -> NodeRecord:
-    """Make a node's record, a sample every second."""
-    times = tuple(BEGAN + number for number in range(points))
-    wave = tuple(50 + 40 * math.sin(number / 7) for number in range(points))
-    columns: dict[tuple[str, str, str], tuple[float | None, ...]] = {
-        ("node", "", "cpu"): tuple(value / 100 for value in wave),
-        ("node", "", "memory"): tuple(value * 1e9 for value in wave),
-        ("nic", "eth0", "received"): tuple(value * 1e6 for value in wave),
-        ("nic", "eth0", "sent"): wave,
-        ("rank", "0", "rss"): tuple(value * 1e8 for value in wave),
-    }
-    for gpu in range(gpus):
-        columns["gpu", str(gpu), "busy"] = wave
-        columns["gpu", str(gpu), "memory"] = tuple(value * 1e9 for value in wave)
-        columns["gpu", str(gpu), "xid"] = tuple(79.0 if number == 40 else 0.0 for number in range(points))
-    machine = Machine(8, 64 << 30, (("H100", 80e9),) * gpus)
-    losses = tuple(ScalarPoint(BEGAN + number, number, 3 / (1 + number)) for number in range(50))
-    return NodeRecord(
-        node,
-        History(times, columns, 1.0, machine),
-        parse_journal("\n".join(map(json.dumps, JOURNAL)).encode()),
-        Launched(("train.py", "--lr", "0.1"), "", "python3", {"NCCL_DEBUG": "INFO"}, ("eth0",), "10.0.0.1", 1, (),
-                 {"code": "8f3a" * 16, "torch": "2.13", "nic": "network: 10.0.0.0/24"}),
-        {0: {"stdout": ("step 1",), "stderr": ("Traceback: bad batch",)}},
-        (Scalars("loss", "log", 50, losses),),
-    )  # fmt: skip
-
-
-def make_run(records: dict[str, NodeRecord], **changes: Any) -> ReportedRun:
-    """Make a run of two nodes whose rank 1 failed."""
-    raw: dict[str, Any] = {
-        "run": RUN, "job": "digits", "cluster": "lab", "nnodes": 2, "state": "FAILED", "since": BEGAN + 52,
-        "submitted": BEGAN, "began": BEGAN + 6, "launched_by": "ann@laptop", "world_size": 2,
-    }  # fmt: skip
-    parts = {}
-    for number, name in enumerate(("gpu01", "gpu02")):
-        ranks = {str(number): {"local_rank": 0, "pid": 7, "exit": number, "signal": None}}
-        parts[name] = parse_state(Untrusted({**raw, "node": name, "node_rank": number, "ranks": ranks}))
-    failure = Failure("gpu02", Rank(1), 1, None, BEGAN + 50, exception="ValueError: bad batch")
-    verdict = judge(RUN, parts, [failure])
-    lines = ("rank 1 on gpu02: ValueError: bad batch", "    train.py:10")
-    run = ReportedRun(RUN, parts, verdict, lines, records, BEGAN + 99, lambda moment: f"<{moment:.0f}>")
-    return replace(run, **changes)
 
 
 def test_the_result_and_its_cause_come_first() -> None:
