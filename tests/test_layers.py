@@ -267,7 +267,7 @@ def test_a_breach_of_the_tree_is_seen(rule: TreeRule, texts: dict[str, str]) -> 
 
 TESTS = Path(__file__).parent
 # their shared texts move when the modules that they test do
-STILL_IMPORT = {"client/ssh/test_known_hosts_revoked.py", "specs/importers/test_detect_fuzz.py"}
+STILL_IMPORT = {"client/ssh/test_known_hosts_revoked.py"}
 
 
 def imported_tests(text: str) -> set[str]:
