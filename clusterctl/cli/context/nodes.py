@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     """Give the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
     from clusterctl.cli.context.load import state_dir
-    from clusterctl.client.rpc.bundle import keep_packed
     from clusterctl.client.rpc.cluster import Cluster
 
     INTERRUPTS.check()
-    keep_packed(state_dir() / "packed")
     passphrase_prompt = prompt_passphrase if _is_interactive() else None
     return Cluster(notice, ask_passphrase=passphrase_prompt, hostkeys=hostkeys)
 

@@ -16,12 +16,9 @@ import re
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-
-from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = ("node", "protocol")
@@ -41,25 +38,8 @@ ABSOLUTE = re.compile(
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
 PACK_LOCK = threading.Lock()  # many threads call it at once: the first packs, the others wait for it
 
-# What only people read: a quarter of a bundle. A test compares the syntax trees with and without it.
-DOCSTRING = re.compile(r'^([ \t]*)"""(?:[^"\\]|\\.|"(?!""))*"""$', re.MULTILINE)
-COMMENT = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
-# What only a type checker reads: of `cast("Type", value)` the value stays.
-# The module `typing` takes a node as long to load as all of a verb's own work.
-TYPE_COMMENT = re.compile(r"  # type: .*")  # of boot.py, which Python 2 must be able to read
+# what only a type checker reads is sent with its module, but what it imports is not
 FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+[^\n]*\n|\n)+(?=\S|\Z)(?!else:)", re.MULTILINE)
-CAST = re.compile(r'\bcast\("[^"\n]+", ')
-TYPING = re.compile(r"^from typing import [^\n(]*$", re.MULTILINE)
-INNER = r"[^\[\]]*"
-for _ in range(4):  # brackets within brackets
-    INNER = rf"(?:[^\[\]]|\[{INNER}\])*"
-ALIAS = re.compile(
-    rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Literal|Optional|Tuple|Union)\[{INNER}\]",
-    re.MULTILINE,
-)
-USED_AT_RUN_TIME = re.compile(
-    r"\b(?:NamedTuple|NewType|TypedDict|TypeVar)\b|\bcast\(|\(Protocol\)|, Protocol\)"
-)
 
 # from .stream import Stream | from . import stream | from ...protocol.untrusted import Untrusted
 RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
@@ -68,8 +48,7 @@ RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*
 @cache
 def boot_program() -> bytes:
     """Return the program that the node's interpreter runs first."""
-    source = (PACKAGE / "node" / "boot.py").read_text(encoding="utf-8")
-    return TYPE_COMMENT.sub("", DOCSTRING.sub(_strip_docstring, source)).encode("ascii")
+    return (PACKAGE / "node" / "boot.py").read_bytes()
 
 
 def bundle(verb: str, sent: frozenset[str] = frozenset()) -> bytes:
@@ -89,52 +68,11 @@ def payload_zip() -> tuple[str, bytes]:
         return _payload_zip()
 
 
-def keep_packed(folder: Path) -> None:
-    """Keep what is packed from now on in a directory of ours: packing takes the client 60 ms for a launch."""
-    global _packed_folder  # noqa: PLW0603 - one for the process, as the packages that are sent are
-    _packed_folder = folder
-
-
-_packed_folder: Path | None = None
-MOST_PACKED = 40  # files of that directory
-
-
-def _pack_once(name: str, pack: Callable[[], bytes]) -> bytes:
-    """Return what was packed by an earlier command from the same files, else pack it, and keep it for the next one."""
-    if _packed_folder is None:
-        return pack()
-    file = _packed_folder / f"{_version()}-{name}"
-    with suppress(OSError):
-        return read_own(file)
-    content = pack()
-    with suppress(OSError):
-        write_own(file, content)
-        keep_newest(_packed_folder, MOST_PACKED)
-    return content
-
-
-@cache
-def _version() -> str:
-    """Identify the files that are sent, installed or being worked on, and this one, by size and time as Python does."""
-    folders = [PACKAGE / name for name in SHIPPED]
-    stats = sorted((str(path), path.stat()) for folder in folders for path in folder.rglob("*.py"))
-    stats.append((__file__, Path(__file__).stat()))
-    text = repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-
-
 @cache
 def _pack(verb: str, sent: frozenset[str]) -> tuple[frozenset[str], bytes]:
-    known = hashlib.sha256(" ".join(sorted(sent)).encode()).hexdigest()[:16] if sent else "all"
-    modules, _, packed = _pack_once(f"{verb}-{known}", lambda: _pack_verb(verb, sent)).partition(b"\n")
-    return frozenset(modules.decode().split(" ")), packed
-
-
-def _pack_verb(verb: str, sent: frozenset[str]) -> bytes:
     modules = list_modules(verb)
-    sources = {f"clusterctl.{name}": _stripped(name) for name in sorted(modules - sent)}
-    packed = zlib.compress(json.dumps(sources).encode("utf-8"), 9)
-    return " ".join(sorted(modules)).encode() + b"\n" + packed
+    sources = {f"clusterctl.{name}": _source(name) for name in sorted(modules - sent)}
+    return modules, zlib.compress(json.dumps(sources).encode("utf-8"), 9)
 
 
 @cache
@@ -160,7 +98,11 @@ def verb_module(verb: str) -> str:
 
 @cache
 def _payload_zip() -> tuple[str, bytes]:
-    packed = _pack_once("payload", _pack_payload)
+    texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
+    for folder in SHIPPED:
+        for path in (PACKAGE / folder).rglob("*.py"):
+            texts[f"clusterctl/{path.relative_to(PACKAGE).as_posix()}"] = path.read_text(encoding="utf-8")
+    packed = _zip(texts)
     return hashlib.sha256(packed).hexdigest(), packed
 
 
@@ -189,15 +131,6 @@ def _absolute_imports(first: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _pack_payload() -> bytes:
-    texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
-    for folder in SHIPPED:
-        for path in (PACKAGE / folder).rglob("*.py"):
-            module = path.relative_to(PACKAGE).with_suffix("")
-            texts[f"clusterctl/{module.as_posix()}.py"] = _stripped(".".join(module.parts))
-    return _zip(texts)
-
-
 def _zip(texts: Mapping[str, str]) -> bytes:
     """Pack texts by their paths: same texts, same bytes."""
     packed = io.BytesIO()
@@ -211,37 +144,16 @@ def _zip(texts: Mapping[str, str]) -> bytes:
     return packed.getvalue()
 
 
-def strip_source(source: str) -> str:
-    """Leave out docstrings, comments on lines of their own and what only annotations need; lines keep their numbers."""
-    source = FOR_TYPES.sub(_blank_lines, DOCSTRING.sub(_strip_docstring, COMMENT.sub("", source)))
-    source = CAST.sub("(", source)
-    if USED_AT_RUN_TIME.search(source):
-        return source
-    return ALIAS.sub(_strip_value, TYPING.sub("TYPE_CHECKING = False", source))
-
-
-def _strip_docstring(docstring: re.Match[str]) -> str:
-    return f'{docstring[1]}""{_blank_lines(docstring)}'
-
-
-def _blank_lines(match: re.Match[str]) -> str:
-    return "\n" * match[0].count("\n")
-
-
-def _strip_value(alias: re.Match[str]) -> str:
-    return f"{alias[1]} = None{_blank_lines(alias)}"
-
-
 def clear_cache() -> None:
     """Drop what was packed, as when the files have changed."""
-    for cached in (boot_program, _pack, list_modules, _payload_zip, _stripped, _version, verb_module):
+    for cached in (boot_program, _pack, list_modules, _payload_zip, _source, verb_module):
         cached.cache_clear()
 
 
 def _imports(name: str) -> set[str]:
     """Name the modules that a module imports from the packages that are sent."""
     imported = set()
-    for dots, module, names in RELATIVE.findall(_stripped(name)):
+    for dots, module, names in RELATIVE.findall(FOR_TYPES.sub("", _source(name))):
         above = name.split(".")[: -len(dots)]
         base = ".".join([*above, *filter(None, [module])])
         candidates = [f"{base}.{word}" for word in re.findall(r"\w+", names)]
@@ -254,9 +166,5 @@ def _is_module(name: str) -> bool:
 
 
 @cache
-def _stripped(name: str) -> str:
-    return strip_source(_source(name))
-
-
 def _source(name: str) -> str:
     return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")

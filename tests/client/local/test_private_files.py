@@ -190,8 +190,6 @@ OTHERS = {
     "cli/context/load.py": "the inventory and the job, which are the user's",
     "cli/actions/init/push_keys.py": "the user's keys in ~/.ssh",
     "client/local/hooks.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
-    "client/rpc/bundle.py:boot_program": "our own module, which is sent",
-    "client/rpc/bundle.py:_source": "our own modules, which are sent",
     "client/results/target_dir.py": "the directory of `pull`, by descriptors of its own",
     "client/results/pull.py:_resume_request": "a part of a result, in the directory of `pull`",
     "client/ssh/config.py:_read_lines": "the configuration of ssh",
