@@ -49,6 +49,7 @@ HOMES = {
     "fabric": ("client", "lab"),
     "invoke": ("client", "lab"),
     "paramiko": ("client", "lab"),
+    "pathspec": ("plans",),
     "platformdirs": ("cli",),
     "pydantic": ("specs", "console"),  # console: the JSON Schema of documents
     "pydantic_core": ("specs",),

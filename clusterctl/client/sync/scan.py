@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of, unreadable
+from clusterctl.client.sync.git_ignored import list_git_ignored
 from clusterctl.errors import UsageError
 from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, make_ignore_rules
@@ -77,8 +78,8 @@ def scan_source(
     files that cannot be read or that change while they are read.
     """
     root = checked_root(source)
-    walk = _Walk(os.fsencode(root), big)
-    walk.run(_rules_at(root, exclude))
+    walk = _Walk(root, exclude, big)
+    walk.run()
     check_limits(
         [(path, file_stat.st_size) for path, file_stat in walk.files], allow_big=big, incomplete=walk.gave_up
     )
@@ -112,9 +113,13 @@ def _is_home(root: Path) -> bool:
         return False
 
 
-def _rules_at(root: Path, exclude: Sequence[str]) -> IgnoreRules:
-    """Read the `.gitignore` files between the top of the checkout, if there is one, and the source root."""
-    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+def _find_top(root: Path) -> Path:
+    """Return the top of the git checkout that a folder is in, or the folder itself."""
+    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+
+
+def _rules_above(root: Path, top: Path, exclude: Sequence[str]) -> IgnoreRules:
+    """Read the `.gitignore` files between the top of the checkout and the source root."""
     inner = root.relative_to(top)
     above = []
     for depth in range(len(inner.parts)):
@@ -140,33 +145,53 @@ def _read_gitignore(folder: bytes) -> bytes | None:
 
 @dataclass
 class _Walk:
-    root: bytes
+    source: Path
+    exclude: Sequence[str]
     big: bool
+    git_ignored: frozenset[str] | None = None  # None: there is no git
     files: list[tuple[str, os.stat_result]] = field(default_factory=list)
     links: list[TreeEntry] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def root(self) -> bytes:
+        """The source root as the system names it."""
+        return os.fsencode(self.source)
+
+    @property
     def gave_up(self) -> bool:
         return not self.big and len(self.files) > MAX_WALKED_FILES
 
-    def run(self, rules: IgnoreRules) -> None:
-        """Collect what travels, folder by folder."""
-        pending = [("", rules)]
+    def run(self) -> None:
+        """Collect what is sent, folder by folder."""
+        top = _find_top(self.source)
+        self.git_ignored = list_git_ignored(self.source, top, self.exclude)
+        rules = make_ignore_rules(self.exclude)
+        pending = [("", _rules_above(self.source, top, self.exclude) if self.git_ignored is None else rules)]
         while pending and not self.gave_up:
             folder, ignore = pending.pop()
             absolute = posixpath.join(self.root, folder.encode()) if folder else self.root
             entries = self._list(absolute, folder)
-            if any(entry.name == b".gitignore" for entry in entries):
+            names = {entry.name for entry in entries}
+            if b".gitignore" in names:
                 ignore = self._apply_gitignore(ignore, folder, absolute)
+            if folder and b".git" in names:
+                self._add_repository(folder)
             for entry in entries:
                 name = entry.name.decode("utf-8", "surrogateescape")
                 path = f"{folder}/{name}" if folder else name
-                if not ignore.ignores(path, entry.is_dir(follow_symlinks=False)) and self._record_entry(
-                    path, entry
-                ):
+                is_dir = entry.is_dir(follow_symlinks=False)
+                by_git = (path + "/" * is_dir) in (self.git_ignored or ())
+                if not ignore.ignores(path, is_dir, by_git) and self._record_entry(path, entry):
                     pending.append((path, ignore))
+
+    def _add_repository(self, folder: str) -> None:
+        """Add what git ignores in a repository inside the source, such as a submodule: git reads each by itself."""
+        if self.git_ignored is not None:
+            inner = self.source / folder
+            names = list_git_ignored(inner, inner, ()) or ()
+            self.git_ignored |= {f"{folder}/{name}" for name in names}
 
     def empty_folders(self) -> Iterator[TreeEntry]:
         """Return the folders that nothing else implies."""
@@ -187,7 +212,7 @@ class _Walk:
             path = posixpath.join(folder, ".gitignore")
             self.warnings.append(tr("{path} is not a readable file: ignored", path=path))
             return ignore
-        return ignore.with_gitignore(folder, text)
+        return ignore.with_gitignore(folder, text) if self.git_ignored is None else ignore
 
     def _record_entry(self, path: str, entry: os.DirEntry[bytes]) -> bool:
         """Note an entry; True if it is a folder to walk into."""
