@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     """Give the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
-    from clusterctl.cli.context.load import state_dir
     from clusterctl.client.rpc.cluster import Cluster
 
     INTERRUPTS.check()
