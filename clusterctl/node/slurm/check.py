@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
-from .job_files import LARGEST_FILE, POST_PAUSES, Exchange, JobFiles
+from .job_files import LARGEST_FILE, Exchange, JobFiles
 from .spec import Member, SlurmError
 
 if TYPE_CHECKING:
@@ -63,19 +63,11 @@ def check_nodes(board: Board, template: SubmittedTemplate, members: List[Member]
         report["seconds"] = time.monotonic() - began
         board.exchange.post(CHECKED, report)
     board.wait([CHECKED], 2 * limit)
-    found = read_result(board)
+    found = board.exchange.read(CHECKED)
+    if not found:  # it may forbid the start
+        raise SlurmError("what the check found cannot be read")
     if found.flag("blocks"):
         raise CheckFailedError(f"the checks failed: {describe_errors(found)}")
-
-
-def read_result(board: Board) -> Untrusted:
-    """Read what the check found; SlurmError where that cannot be read: it may forbid the start."""
-    for pause in POST_PAUSES:
-        found = board.exchange.read(CHECKED)
-        if found:
-            return found
-        time.sleep(pause)
-    raise SlurmError("what the check found cannot be read")
 
 
 def describe_errors(report: Untrusted) -> str:
@@ -126,30 +118,19 @@ def probe_request(
     }
 
 
-def judged_nodes(members: List[Member]) -> List[JudgedNode]:
-    """Describe the nodes for who judges them."""
-    return [{"node": one.node, "address": one.address, "nics": list(one.nics)} for one in members]
-
-
 def judge(board: Board, check: CheckPart, program: str, members: List[Member]) -> CheckReport:
     """Have the facts of all nodes judged, by a program that needs a newer Python than an agent."""
-    skipped = ""
     if sys.version_info < OLDEST_JUDGE:
-        skipped = (
-            f"the check needs Python {OLDEST_JUDGE[0]}.{OLDEST_JUDGE[1]} on the nodes, here is "
-            + "%d.%d" % (sys.version_info[:2])
-        )
-    else:
-        request: JudgeRequest = {
-            "check": check,
-            "nodes": judged_nodes(members),
-            "facts": read_all(board, members),
-        }
-        answer = run_judge(program, json.dumps(request).encode("utf-8"))
-        if answer is not None:
-            return answer  # type: ignore[no-any-return]  # JSON of our own program
-        skipped = "the program that judges the nodes failed; see task.0.out"
-    return {"findings": [], "blocks": False, "skipped": skipped, "seconds": 0.0}
+        here = "%d.%d" % (sys.version_info[:2])
+        skipped = f"the check needs Python {OLDEST_JUDGE[0]}.{OLDEST_JUDGE[1]} on the nodes, here is {here}"
+        return {"findings": [], "blocks": False, "skipped": skipped, "seconds": 0.0}
+    nodes: List[JudgedNode] = [
+        {"node": one.node, "address": one.address, "nics": list(one.nics)} for one in members
+    ]
+    request: JudgeRequest = {"check": check, "nodes": nodes, "facts": read_all(board, members)}
+    answer: Optional[CheckReport] = run_judge(program, json.dumps(request).encode("utf-8"))
+    skipped = "the program that judges the nodes failed; see task.0.out"
+    return answer or {"findings": [], "blocks": False, "skipped": skipped, "seconds": 0.0}
 
 
 def read_all(board: Board, members: List[Member]) -> Dict[str, Any]:

@@ -29,7 +29,7 @@ from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..state.workdir import make_below, make_private, read_bytes, write_atomically, write_new
 
 LARGEST_FILE = 16 << 20  # bytes; a template with the environment of a job is far smaller
-POST_PAUSES = (0.5, 2.0, 5.0)  # seconds before a message is written again
+PAUSES = (0.5, 2.0, 5.0)  # seconds before a message is written or read again
 PART = part_name(0, ALLOCATION)
 
 
@@ -100,7 +100,7 @@ class Exchange:
 
     def post(self, name: str, value: Mapping[str, Any]) -> None:
         """Leave a message for the others; a shared file system that fails for a moment is tried again."""
-        for pause in POST_PAUSES:
+        for pause in PAUSES:
             with suppress(OSError):
                 write_object(self._path(name), value)
                 return
@@ -119,7 +119,12 @@ class Exchange:
         return set(list_folder(self.folder))
 
     def read(self, name: str) -> Untrusted:
-        """Read a message."""
+        """Read a message that is there; one that cannot be read for a moment is tried again, then it is empty."""
+        for pause in PAUSES:
+            found = read_object(self._path(name))
+            if found:
+                return found
+            time.sleep(pause)
         return read_object(self._path(name))
 
     def touch(self, name: str) -> None:

@@ -32,7 +32,7 @@ from ..runtime.processes import interpreter_options, wake_on
 from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
-from ..verbs.start import exec_guardian, make_rundir
+from ..verbs.start import fork_guardian, make_rundir, open_log
 from .board import FAILED, LONGEST_PAUSE, LONGEST_REASON, SHORTEST_PAUSE, Board, OtherFailedError, Task
 from .check import CheckFailedError, check_nodes
 from .job_files import Exchange, JobFiles, list_folder, read_object
@@ -142,24 +142,11 @@ class Guardian:
 
     def __init__(self, rundir: str) -> None:
         own_end, agent_end = socket.socketpair()
-        argv = [
-            sys.executable,
-            *interpreter_options(),
-            sys.argv[0],
-            "guardian",
-            rundir,
-            str(agent_end.fileno()),
-        ]
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
+        argv = [sys.executable, *interpreter_options(), sys.argv[0], "guardian", rundir]
+        argv.append(str(agent_end.fileno()))
+        log = open_log(rundir)
         self._wakeup = wake_on(signal.SIGCHLD)  # before there is a child whose end could be missed
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.setsid()
-                exec_guardian(argv, dict(os.environ), log, agent_end)
-            finally:
-                os._exit(127)
+        self.pid = fork_guardian(argv, dict(os.environ), log, agent_end, is_child=True)
         os.close(log)
         agent_end.close()
         self._socket = own_end
@@ -193,8 +180,7 @@ class Start:
     def __init__(self, board: Board, guardian: Guardian, spec: Any) -> None:
         self._board, self._guardian, self._spec = board, guardian, spec
         self._slot, self._count = board.task.slot, board.task.total
-        self._events: Dict[str, Untrusted] = {}
-        self._raw: Dict[str, Any] = {}
+        self._events: Dict[str, Any] = {}  # as they came
         self._shown_step = ""
         self._limit = START_LIMIT + time_to_prepare(spec)
 
@@ -202,7 +188,7 @@ class Start:
         """Go through the steps; if one fails, here or elsewhere, what was started is cancelled."""
         try:
             self._await_event("started")
-            makes_environment = "setup" in self._events and not self._events["setup"].flag("made")
+            makes_environment = "setup" in self._events and not self._event("setup").flag("made")
             if makes_environment:
                 self._guardian.agent.send({"do": "setup"})  # its files came with the job
             self._join()
@@ -259,7 +245,7 @@ class Start:
         """Node 0 first, once every gate is ready; the others when its torchrun listens."""
         if self._slot == 0:
             self._await_messages(self._board.all_of("ready"))
-            port = self._events["port"].integer("port", 1, 65535) or 0
+            port = self._event("port").integer("port", 1, 65535) or 0
             if self._spec["module"]:
                 self._guardian.agent.send({"do": "go", "master_port": port})
                 port = self._await_event("listening").integer("port", 1, 65535) or port
@@ -281,16 +267,17 @@ class Start:
             return name in self._events or (or_ended and "ended" in self._events)
 
         self._await(came, name)
-        return self._events.get(name, Untrusted({}))
+        return self._event(name)
+
+    def _event(self, name: str) -> Untrusted:
+        return Untrusted(self._events.get(name))
 
     def _await(self, has_come: Any, what: str) -> None:
         """Wait while the agent lives and reports nothing wrong."""
         deadline, pause, beat = time.monotonic() + self._limit, SHORTEST_PAUSE, 0.0
         while True:
             for header, _ in self._guardian.agent.read_available():
-                event = Untrusted(header)
-                self._events[event.text("event", 64)] = event
-                self._raw[event.text("event", 64)] = header
+                self._events[Untrusted(header).text("event", 64)] = header
             self._show_step()
             if has_come():
                 return
@@ -313,8 +300,7 @@ class Start:
 
     def _show_step(self) -> None:
         """Let who watches see which command of `setup` or `before` runs."""
-        event = self._events.get("doing")
-        text = event.text("text", LONGEST_REASON) if event is not None else ""
+        text = self._event("doing").text("text", LONGEST_REASON)
         if text != self._shown_step:
             self._shown_step = text
             with suppress(OSError):
@@ -328,9 +314,9 @@ class Start:
             if name in self._events:
                 if name not in OWN_FAILURES:
                     self._let_others_report()
-                event = self._events[name]
+                event = self._event(name)
                 text = event.text("text") or event.text("reason") or event.text("error")
-                raise AgentFailedError(text or f"the agent reported {name}", self._raw[name])
+                raise AgentFailedError(text or f"the agent reported {name}", self._events[name])
         if self._guardian.poll():
             raise SlurmError("the agent ended before it was ready; see agent.log")
 

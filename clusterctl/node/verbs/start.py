@@ -147,8 +147,7 @@ def start_guardian(workdir: str, payload: str, rundir: str, spec: Spec, control:
     """Start the guardian, through the node's warm server if there is one; returns why not through that."""
     argv = [sys.executable, *interpreter_options(), payload]
     env = {key: value for key, value in os.environ.items() if key != "CLUSTERCTL_RUN"}
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
+    log = open_log(rundir)
     answer = None
     if "start" in spec and has_server(workdir):
         answer = start_from_server(workdir, spec["node"], rundir, argv, env, (control.fileno(), log))
@@ -158,17 +157,26 @@ def start_guardian(workdir: str, payload: str, rundir: str, spec: Spec, control:
     return answer or ""
 
 
-def fork_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
-    """Fork twice and become the guardian: no terminal, no pipe of ours, no parent that waits for it."""
+def open_log(rundir: str) -> int:
+    """Open the file that guardian and agent print to."""
+    return os.open(RunPaths(rundir).agent_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+
+
+def fork_guardian(
+    argv: List[str], env: Dict[str, str], log: int, control: socket.socket, *, is_child: bool = False
+) -> int:
+    """Fork twice and become the guardian: no terminal, no pipe of ours, and unless `is_child` no parent of ours."""
     pid = os.fork()
     if pid == 0:
         try:
             os.setsid()
-            if os.fork() == 0:
+            if is_child or os.fork() == 0:
                 exec_guardian(argv, env, log, control)
         finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
+            os._exit(127 if is_child else 0)
+    if not is_child:
+        os.waitpid(pid, 0)
+    return pid
 
 
 def exec_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
