@@ -195,7 +195,7 @@ def _attach(
         if queued is not None and any(part.is_queued for part in parts.values() if part):
             return queued.follow()
         _announce(run_id, parts, output)
-        logs = _logs(output, run_id, parts)
+        logs = open_logs(output, run_id, parts)
         old_lines = SHOWN_LINES if is_live(parts) else 0
         options = _monitor_options(inventory, found_runs, run_id)
         resume = queued.resume if queued and is_live(parts) else None
@@ -247,7 +247,8 @@ def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
         )
 
 
-def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
+def open_logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
+    """Return what shows the lines of a run, as wide as its ranks need."""
     states = [part for part in parts.values() if part]
     node_ranks = {part.node: part.node_rank for part in states}
     return output.logs(run_id, node_ranks, max((part.world_size or 1 for part in states), default=1))

@@ -131,7 +131,8 @@ def find_runs(
     answers: dict[str, tasks.RunListing] = {}
     pythons: dict[str, Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
-    nodes = nodes[:1] if slurm_login(nodes) is not None else nodes  # one answers for all
+    login = slurm_login(nodes)
+    nodes = nodes if login is None else [login]  # which answers for all
 
     for outcome in cluster.each(
         nodes,
@@ -151,48 +152,36 @@ def find_runs(
             and is_complete(_states_of(answers, prefix))
         ):
             break
-    if slurm_login(nodes) is not None:
-        return _found_over_login(nodes, answers, pythons, tuple(errors.values()))
-    ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
-    offsets = {name: listing.offset for name, listing in answers.items()}
-    gathered = gather_runs(ordered, [node.name for node in nodes if node.name not in answers])
+    asked = len(answers) + len(errors)
     names = [node.name for node in nodes]  # what has a rank has it in this order
+    listed = {name: answers[name].runs for name in names if name in answers}
+    missing = [name for name in names if name not in answers]
+    if login is not None and not missing:
+        listed = _sort_by_node(listed[login.name])
+        names = [*listed, login.name]
+        pythons = dict.fromkeys(names, pythons[login.name])
+        answers = dict.fromkeys(names, answers[login.name])
+    offsets = {name: listing.offset for name, listing in answers.items()}
     runs = {
-        run_id: {name: parts[name] for name in names if name in parts} for run_id, parts in gathered.items()
+        run_id: {name: parts[name] for name in names if name in parts}
+        for run_id, parts in gather_runs(listed, missing).items()
     }
+    if login is not None:
+        runs = {run_id: dict(sorted(parts.items(), key=_node_rank)) for run_id, parts in runs.items()}
     remember_runs(runs)
-    return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets, tuple(nodes))
+    return FoundRuns(runs, tuple(errors.values()), asked, pythons, offsets, tuple(nodes))
 
 
-def _found_over_login(
-    nodes: Sequence[Node],
-    answers: Mapping[str, tasks.RunListing],
-    pythons: Mapping[str, Interpreter],
-    errors: tuple[ClusterctlError, ...],
-) -> FoundRuns:
+def _sort_by_node(states: Sequence[NodeState]) -> dict[str, Sequence[NodeState]]:
     """Sort the answer of a login node, which speaks for all nodes, by the nodes that it names."""
-    states = [state for listing in answers.values() for state in listing.runs]
     by_node: dict[str, list[NodeState]] = {}
-    for state in sorted(states, key=lambda state: state.node_rank):
+    for state in states:
         by_node.setdefault(state.node, []).append(state)
-    gathered = gather_runs(by_node, ())
-    runs = {
-        run_id: dict(sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 0))
-        for run_id, parts in gathered.items()
-    }
-    remember_runs(runs)
-    login = nodes[0].name
-    if login not in pythons:
-        return FoundRuns({}, errors, len(errors), {}, {}, tuple(nodes))
-    known = [*by_node, login]
-    return FoundRuns(
-        runs,
-        errors,
-        len(answers) + len(errors),
-        dict.fromkeys(known, pythons[login]),
-        dict.fromkeys(known, answers[login].offset),
-        tuple(nodes),
-    )
+    return {**by_node}
+
+
+def _node_rank(item: tuple[str, NodeState | None]) -> int:
+    return item[1].node_rank if item[1] else 0
 
 
 def _warn_invalid(node: str, listing: tasks.RunListing) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.actions.attach import QueuedRun, watch_run
+from clusterctl.cli.actions.attach import QueuedRun, open_logs, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import announce_detached, notify_end
 from clusterctl.cli.actions.stop import KnownParts, StopResult, stop_and_report, stop_run
@@ -117,9 +117,7 @@ def follow_found_run(following: Following, found: FoundRuns) -> int:
         known_states=parts if any(part.attempt > 1 for part in parts.values() if part) else {},
         inventory_names=[node.name for node in nodes],
     )
-    node_ranks = {part.node: part.node_rank for part in parts.values() if part}
-    world = max((part.world_size or 1 for part in parts.values() if part), default=1)
-    logs = output.logs(run_id, node_ranks, world)
+    logs = open_logs(output, run_id, parts)
     return watch_run(
         following.login.cluster,
         options,
