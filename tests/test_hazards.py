@@ -75,7 +75,7 @@ def in_functions(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.A
 
 
 BYTE_CODE = {
-    "clusterctl/node/verbs/start.py": ("marshal", "marshal.dumps", "compile")
+    "clusterctl/node/state/payload.py": ("marshal", "marshal.dumps", "compile")
 }  # writes it, never reads it
 
 
@@ -153,14 +153,13 @@ TRUSTED_JSON = {
     "clusterctl/node/boot.py:add_modules": "the same",
     "clusterctl/node/runtime/stream.py:__init__": "the client",
     "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
-    "clusterctl/node/supervise/spawn.py:_read": "our own child",
+    "clusterctl/node/runtime/reports.py:read": "our own child",
     "clusterctl/node/supervise/gate.py:read_order": "our own parent",
     "clusterctl/node/supervise/gate.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/mpi.py:main": "our own parent",
     "clusterctl/node/fork/worker_server.py:receive": "our own parent, or our own child",
     "clusterctl/node/fork/worker_server.py:receive_request": "our own parent",
-    "clusterctl/node/supervise/gate_process.py:_read_reports": "our own child",
     "clusterctl/node/probe/python.py:_collect": "our own child",
     "clusterctl/node/diagnose/collective.py:receive_answer": "our own child",
 }
@@ -249,7 +248,7 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (builds_objects, "clusterctl/client/a.py", "from yaml import load"),
     (builds_objects, "clusterctl/cli/a.py", "eval(text)"),
     (builds_objects, "clusterctl/cli/a.py", "exec(text)"),
-    (builds_objects, "clusterctl/node/verbs/start.py", "import marshal\nmarshal.loads(data)"),
+    (builds_objects, "clusterctl/node/state/payload.py", "import marshal\nmarshal.loads(data)"),
     (calls_a_shell, "clusterctl/client/a.py", "subprocess.run(text, shell=True)"),
     (calls_a_shell, "clusterctl/client/a.py", "os.system(text)"),
     (runs_other_programs, "clusterctl/client/a.py", "subprocess.run(['rsync', '-a', source])"),

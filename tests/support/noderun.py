@@ -22,8 +22,8 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import bundle
 from clusterctl.lab.labs import Lab
+from clusterctl.node.state.payload import build
 from clusterctl.node.state.workdir import workdir_id
-from clusterctl.node.verbs.start import build
 
 STUB = Path(__file__).parents[1] / "stub"  # stands in for torch
 

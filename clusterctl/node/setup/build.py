@@ -30,11 +30,11 @@ from ...protocol.manifest import tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import boot_id, identify, is_alive
+from ..runtime.reports import write_report
 from ..runtime.stream import DISK_ERRORS, VerbError
 from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
 from ..state.run_record import parse_identity, read_spec
 from ..state.workdir import make_below, make_private, read_bytes, temporary_path, write_new
-from ..supervise.spawn import write_report
 from ..sync.layout import Layout, parse_rows, read_tree
 from ..sync.store import Store, remove_tree
 from .commands import StepFailed, StepRunner, quote

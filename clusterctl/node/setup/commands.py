@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Callable, List, Mapping, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.run_paths import RunPaths
+from ..runtime.reports import write_report
 from ..state.run_record import read_spec
 from ..supervise.evidence import is_full
-from ..supervise.spawn import render_template, write_report
+from ..supervise.spawn import render_template
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import StepSpec

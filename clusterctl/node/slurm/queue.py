@@ -18,6 +18,7 @@ from ...protocol.run_paths import WorkdirPaths
 from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import Stream, VerbError
+from ..state.payload import ensure_payload, with_byte_code
 from ..state.workdir import (
     make_below,
     make_private,
@@ -27,7 +28,6 @@ from ..state.workdir import (
     write_atomically,
     write_new,
 )
-from ..verbs.start import ensure_payload, with_byte_code
 from .commands import SUBMIT_LIMIT, parse_submission, query_settings, run_program
 from .job_files import PART, JobFiles, list_folder, newest_start, read_object, write_object
 from .states import (

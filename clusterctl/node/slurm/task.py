@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, cast
 from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.states import SUCCEEDED
 from ...protocol.untrusted import Untrusted
+from ..runtime.children import open_output
 from ..runtime.processes import interpreter_options, wake_on
 from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
-from ..verbs.start import fork_guardian, make_rundir, open_log
+from ..verbs.start import fork_guardian, make_rundir
 from .board import FAILED, LONGEST_PAUSE, LONGEST_REASON, SHORTEST_PAUSE, Board, OtherFailedError, Task
 from .check import CheckFailedError, check_nodes
 from .job_files import Exchange, JobFiles, list_folder, read_object
@@ -143,10 +144,9 @@ class Guardian:
     def __init__(self, rundir: str) -> None:
         own_end, agent_end = socket.socketpair()
         argv = [sys.executable, *interpreter_options(), sys.argv[0], "guardian", rundir]
-        argv.append(str(agent_end.fileno()))
-        log = open_log(rundir)
+        log = open_output(RunPaths(rundir).agent_log)
         self._wakeup = wake_on(signal.SIGCHLD)  # before there is a child whose end could be missed
-        self.pid = fork_guardian(argv, dict(os.environ), log, agent_end, is_child=True)
+        self.pid = fork_guardian(argv, os.environ, log, agent_end)
         os.close(log)
         agent_end.close()
         self._socket = own_end

@@ -1,6 +1,4 @@
-"""Imports torch, waits for GO, becomes torchrun.
-
-The job's interpreter, warm: imports torchrun, says ready, waits for GO, becomes torchrun.
+"""The gate, which is the job's interpreter: imports torch, reports ready, waits for GO, becomes torchrun.
 
 Without a module of torch to run, there is nothing to import: on GO it starts the node's only process.
 """
@@ -22,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 from ...protocol.exit_status import split_status
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
-from ..runtime.processes import restore_signals
+from ..runtime.children import start_child
+from ..runtime.reports import write_report
 
 if TYPE_CHECKING:
     from ...protocol.messages.local import (
         GateOrder,
-        GateReport,
         GateStart,
         MpiNodeOrder,
         NodeProgram,
@@ -55,7 +53,7 @@ def run_module(go: int, report: int, name: str, start: Optional[GateStart]) -> N
     except BaseException:
         import traceback
 
-        send(report, {"failed": traceback.format_exc()})
+        write_report(report, {"failed": traceback.format_exc()})
         raise
     run_torchrun(go, report, prepared)
 
@@ -86,7 +84,7 @@ def prepare_module(name: str, start: Optional[GateStart], private: Sequence[int]
 
 def run_torchrun(go: int, report: int, prepared: Prepared) -> None:
     """Report that nothing is missing but GO, and run torchrun after it."""
-    send(report, {"ready": prepared.torch})
+    write_report(report, {"ready": prepared.torch})
     order = read_order(go)
     apply_order(order)
     watch_workers(report)
@@ -144,7 +142,7 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
 
 def report_start(report: int, method: str, text: str) -> None:
     """Report how the workers are started; where they could not be forked, torchrun's log has the reason, too."""
-    send(report, {"start": method, "text": text})
+    write_report(report, {"start": method, "text": text})
     if text:
         print(f"workers are not forked: {text}", file=sys.stderr)
 
@@ -152,7 +150,7 @@ def report_start(report: int, method: str, text: str) -> None:
 def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     """Start the job's own program on GO, report it as this node's worker, and end as it does."""
 
-    send(report, {"ready": ""})
+    write_report(report, {"ready": ""})
     order = read_order(go)
     apply_order(order)
     if start is not None:
@@ -168,9 +166,9 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
         "pid": program.pid,
         "starttime": read_starttime(program.pid),
     }
-    send(report, {"worker": worker})
+    write_report(report, {"worker": worker})
     code = program.wait()
-    send(report, {"ended": {"rank": Rank(rank), "code": code}})
+    write_report(report, {"ended": {"rank": Rank(rank), "code": code}})
     program.wait_for_session()
     sys.exit(code if code >= 0 else 128 - code)
 
@@ -189,12 +187,6 @@ def plan_program(order: GateOrder) -> Tuple[List[str], bytes]:
         mpi: MpiNodeOrder = {**order["mpi"], **own}
         return [sys.executable, sys.argv[0], "mpi"], json.dumps(mpi).encode("ascii")
     return argv, b""
-
-
-def send(report: int, entry: GateReport) -> None:
-    """Write one report; the agent may be gone, which ends this process by other means."""
-    with suppress(OSError):
-        os.write(report, json.dumps(entry).encode("utf-8") + b"\n")
 
 
 def read_order(go: int) -> GateOrder:
@@ -239,11 +231,11 @@ def watch_workers(report: int) -> None:
                 "pid": process.pid,
                 "starttime": read_starttime(process.pid),
             }
-            send(report, {"worker": worker})
+            write_report(report, {"worker": worker})
 
     def on_poll(process: Any) -> None:
         if process.returncode is not None and process.pid in ranks:
-            send(report, {"ended": {"rank": ranks.pop(process.pid), "code": process.returncode}})
+            write_report(report, {"ended": {"rank": ranks.pop(process.pid), "code": process.returncode}})
 
     hook_popen(on_start, on_poll)
 
@@ -296,9 +288,8 @@ class Program:
         self._terminating = False
         signal.signal(signal.SIGTERM, lambda *_: self.terminate())
         pipe = os.pipe() if stdin else None
-        self.pid = os.fork()
-        if self.pid == 0:
-            exec_program(argv, folder, pipe[0] if pipe else 0)
+        out, err = os.path.join(folder, STDOUT_LOG), os.path.join(folder, STDERR_LOG)
+        self.pid = start_child(argv, None, (out, err), stdin=pipe[0] if pipe else None)
         if pipe:
             os.close(pipe[0])
             with suppress(OSError), open(pipe[1], "wb") as sink:
@@ -333,19 +324,3 @@ def is_group_alive(group: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def exec_program(argv: List[str], folder: str, stdin: int) -> None:
-    """Take the files as output and exec; a failing exec is written to the program's stderr."""
-    try:
-        os.setsid()
-        os.dup2(stdin, 0)
-        for descriptor, name in ((1, STDOUT_LOG), (2, STDERR_LOG)):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            os.dup2(os.open(os.path.join(folder, name), flags, 0o600), descriptor)
-        restore_signals()
-        os.execvp(argv[0], argv)
-    except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
-        os.write(2, f"cannot start {argv[0]}: {error}\n".encode("utf-8", "surrogateescape"))
-    finally:
-        os._exit(127)

@@ -19,6 +19,7 @@ from ..lifecycle.starting import on_gate_ready
 from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
+from ..runtime.reports import Reports
 from ..state.environments import append_programs_to_path
 from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
@@ -65,7 +66,7 @@ class GateProcess:
         self._diagnosis = self._search_path = ""
         self._secrets: Mapping[str, str] = {}
         self.is_forked = False
-        self._reports = b""
+        self._reports: Optional[Reports] = None
         self._go_sent = self._closed = False
 
     @property
@@ -97,7 +98,7 @@ class GateProcess:
         self.is_forked = self._gate is not None
         if self._gate is None:
             self._gate = start_gate(self.spec, env, self.paths, server.expect() if server else None)
-        self._loop.watch(self._gate.report, self._read_reports)
+        self._reports = Reports(self._loop, self._gate.report, self._on_report)
 
     def send_go(self, address: str, port: int, token: str = "") -> None:
         """Give GO, with the master's address and port; a gate that has just died is noticed by its end.
@@ -138,10 +139,9 @@ class GateProcess:
 
     def close(self) -> None:
         """Let go of the pipes once the process has ended."""
-        if self._gate is not None and self.ended and not self._closed:
+        if self._gate is not None and self._reports is not None and self.ended and not self._closed:
             self._closed = True
-            self._loop.unwatch(self._gate.report)
-            os.close(self._gate.report)
+            self._reports.close()
             if not self._go_sent:
                 os.close(self._gate.go)
 
@@ -176,20 +176,8 @@ class GateProcess:
         return self.workers.fill_unseen_ends(self.exit, read_tail(self.log, 1 << 20))
 
     def _read_reports(self) -> None:
-        if self._gate is None or self._closed:
-            return
-        while True:
-            try:
-                chunk = os.read(self._gate.report, 1 << 16)
-            except BlockingIOError:
-                break
-            if not chunk:
-                self._loop.unwatch(self._gate.report)
-                break
-            self._reports += chunk
-        *lines, self._reports = self._reports.split(b"\n")
-        for line in lines:
-            self._on_report(json.loads(line.decode("utf-8")))
+        if self._reports is not None:
+            self._reports.read()
 
     def _on_report(self, report: GateReport) -> None:
         if "ready" in report:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, describe_limit, split_status
@@ -15,15 +13,15 @@ from ...protocol.run_paths import ERROR_FILE, RunPaths
 from ..diagnose import breakpoint as debugged_rank
 from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
+from ..runtime.children import start_child
 from ..runtime.event_loop import Loop
 from ..runtime.processes import (
     PRIVATE_ENV,
     Identity,
     identify,
     interpreter_options,
-    restore_signals,
-    set_parent_death_signal,
 )
+from ..runtime.reports import Reports
 from ..state.environments import activate_environment
 from ..state.run_record import run_tag
 from ..state.workdir import make_private, make_shared
@@ -156,7 +154,6 @@ class GatePipes(NamedTuple):
         """Keep the agent's ends."""
         os.close(self.go_read)
         os.close(self.report_write)
-        os.set_blocking(self.report_read, False)
         return Gate(identify(pid), self.go_write, self.report_read)
 
     def close(self) -> None:
@@ -181,48 +178,14 @@ def gate_command(spec: Spec, pipes: GatePipes, warm: Optional[int]) -> List[str]
 
 
 def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths, warm: Optional[int] = None) -> Gate:
-    """Fork the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
-    pipes = open_gate_pipes()
-    agent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        kept = [pipes.go_read, pipes.report_write, *([] if warm is None else [warm])]
-        _exec_gate(agent, gate_command(spec, pipes, warm), kept, env, paths)
+    """Start the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
+    pipes, log = open_gate_pipes(), paths.torchrun_log
+    kept = [pipes.go_read, pipes.report_write, *([] if warm is None else [warm])]
+    argv = gate_command(spec, pipes, warm)
+    pid = start_child(argv, env, (log, log), kept=kept, directory=paths.rundir, is_bound=True)
     if warm is not None:
         os.close(warm)
     return pipes.parent_side(pid)
-
-
-def _exec_gate(
-    agent: int, argv: List[str], kept: Sequence[int], env: Mapping[str, str], paths: AttemptPaths
-) -> None:
-    try:
-        os.setsid()
-        _redirect_output(paths.torchrun_log)
-        restore_signals()
-        set_parent_death_signal(signal.SIGTERM)
-        for descriptor in kept:
-            os.set_inheritable(descriptor, True)
-        os.chdir(paths.rundir)
-        if os.getppid() == agent:  # else it died before its death could be announced
-            os.execvpe(argv[0], argv, dict(env))
-    except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
-        os.write(2, f"cannot start {argv[0]}: {error}\n".encode("utf-8", "replace"))
-    finally:
-        os._exit(127)
-
-
-def _redirect_output(log: str) -> None:
-    null = os.open(os.devnull, os.O_RDONLY)
-    sink = open_log(log)
-    os.dup2(null, 0)
-    os.dup2(sink, 1)
-    os.dup2(sink, 2)
-
-
-def open_log(path: str) -> int:
-    """Open a log to append to it."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
 
 class HelperProcess:
@@ -232,23 +195,18 @@ class HelperProcess:
         self._loop = loop
         self._role = role
         self._callback = callback
-        self._reports = b""
-        self._reader = -1
+        self._reports: Optional[Reports] = None
         self._finished = False
         self._limit = 0.0
         self.pid: Optional[int] = None
 
     def start(self, arguments: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
-        """Fork it; the descriptor of its reports is its last word."""
-        self._reader, writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        agent = os.getpid()
+        """Start it with the descriptor of its reports as its last word."""
+        reader, writer = os.pipe()
         argv = [sys.executable, *interpreter_options(), sys.argv[0], self._role, *arguments, str(writer)]
-        self.pid = os.fork()
-        if self.pid == 0:
-            exec_child(agent, argv, log, writer, env)
+        self.pid = start_child(argv, env, (log, log), kept=[writer], is_bound=True)
         os.close(writer)
-        self._loop.watch(self._reader, self._read)
+        self._reports = Reports(self._loop, reader, self._on_report)
         self._limit = limit
         self._start_timeout()
 
@@ -259,26 +217,11 @@ class HelperProcess:
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child: one that ended before its last report has failed."""
-        if pid == self.pid:
-            self._read()
+        if pid == self.pid and self._reports is not None:
+            self._reports.read()
             self.pid = None
             self._fail(describe_end(*split_status(status)))
-            self._close_reader()
-
-    def _read(self) -> None:
-        while self._reader >= 0:
-            try:
-                chunk = os.read(self._reader, 1 << 16)
-            except BlockingIOError:
-                break
-            if not chunk:
-                self._close_reader()
-                break
-            self._reports += chunk
-        *lines, self._reports = self._reports.split(b"\n")
-        for line in lines:
-            with suppress(ValueError):
-                self._on_report(json.loads(line.decode("utf-8")))
+            self._reports.close()
 
     def _on_report(self, report: HelperReport) -> None:
         if report.get("begins") and not self._finished:
@@ -296,35 +239,3 @@ class HelperProcess:
     def _finish(self) -> None:
         self._finished = True
         self._loop.cancel(self._role)
-
-    def _close_reader(self) -> None:
-        if self._reader >= 0:
-            self._loop.unwatch(self._reader)
-            os.close(self._reader)
-            self._reader = -1
-
-
-def exec_child(agent: int, argv: List[str], log: str, report: int, env: Mapping[str, str]) -> None:
-    """Take the log as output and exec, in a session of its own."""
-    try:
-        os.setsid()
-        null = os.open(os.devnull, os.O_RDONLY)
-        sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        os.dup2(null, 0)
-        os.dup2(sink, 1)
-        os.dup2(sink, 2)
-        restore_signals()
-        set_parent_death_signal(signal.SIGTERM)
-        os.set_inheritable(report, True)
-        if os.getppid() == agent:  # else it died before its death could be announced
-            os.execve(argv[0], argv, dict(env))
-    except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
-        os.write(2, f"cannot start {argv[0]}: {error}\n".encode("utf-8", "replace"))
-    finally:
-        os._exit(127)
-
-
-def write_report(report: int, entry: HelperReport) -> None:
-    """Write one report; an agent that is gone ends us by other means."""
-    with suppress(OSError):
-        os.write(report, json.dumps(entry).encode("utf-8") + b"\n")

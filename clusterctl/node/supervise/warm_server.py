@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Set
 
 from ...protocol.untrusted import MalformedError, Untrusted
 from ..fork.warm_client import LIMIT, connect, pack_variables, receive, send
+from ..runtime.children import open_output
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Identity, identify, interpreter_options
 from ..state.run_record import Record
-from .spawn import AttemptPaths, Gate, gate_command, open_gate_pipes, open_log
+from .spawn import AttemptPaths, Gate, gate_command, open_gate_pipes
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, WarmRecord
@@ -95,7 +96,7 @@ class WarmServer:
         connection = self._connection
         if connection is None:
             return None
-        pipes, log = open_gate_pipes(), open_log(paths.torchrun_log)
+        pipes, log = open_gate_pipes(), open_output(paths.torchrun_log)
         argv = gate_command(spec, pipes, None)
         descriptors = (pipes.go_read, pipes.report_write, log)
         request: ForkGate = {"do": "gate", "argv": argv, "env": pack_variables(env), "cwd": paths.rundir}

@@ -15,9 +15,9 @@ from ...protocol.run_paths import RunPaths
 from ..runtime.processes import PRIVATE_ENV, interpreter_options, is_alive, restore_signals
 from ..runtime.stream import Stream
 from ..state.environments import activate_environment, find_run_environment
+from ..state.payload import ensure_payload
 from ..state.run_record import find_run, parse_identity, read_spec, resolve_state
 from ..state.workdir import open_workdir
-from .start import ensure_payload
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import SentTemplate, Spec

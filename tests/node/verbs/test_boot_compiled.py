@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.node.verbs import start
+from clusterctl.node.state import payload
 
 MODULES = {
     "__main__.py": "from clusterctl.node.main import main\n\nmain()\n",
@@ -38,7 +38,7 @@ def run(path: str) -> subprocess.CompletedProcess[str]:
 
 def test_nothing_is_compiled_at_a_start(plain: Path, tmp_path: Path) -> None:
     """The byte code is what runs: another source beside it is not looked at."""
-    made = start.with_byte_code(str(plain))
+    made = payload.with_byte_code(str(plain))
     forged = tmp_path / "forged.zip"
     with zipfile.ZipFile(made) as archive, zipfile.ZipFile(forged, "w") as target:
         for name in archive.namelist():
@@ -51,12 +51,12 @@ def test_nothing_is_compiled_at_a_start(plain: Path, tmp_path: Path) -> None:
 
 def test_it_is_made_once_and_made_again_when_damaged(plain: Path) -> None:
     """The same file serves the next start; a damaged one is not run."""
-    made = Path(start.with_byte_code(str(plain)))
+    made = Path(payload.with_byte_code(str(plain)))
     before = made.read_bytes()
-    again = start.with_byte_code(str(plain))
+    again = payload.with_byte_code(str(plain))
     made.write_bytes(before[:-1])
 
-    mended = Path(start.with_byte_code(str(plain)))
+    mended = Path(payload.with_byte_code(str(plain)))
 
     assert again == str(made)
     assert mended.read_bytes() == before
@@ -64,19 +64,19 @@ def test_it_is_made_once_and_made_again_when_damaged(plain: Path) -> None:
 
 def test_what_another_start_is_writing_is_not_run(plain: Path) -> None:
     """Nodes that share a home start at once: a file that is about to get another name is left alone."""
-    made = Path(start.with_byte_code(str(plain)))
+    made = Path(payload.with_byte_code(str(plain)))
     aside = made.with_name(f"{made.name}.0123456789abcdef.new")
     made.rename(aside)
 
-    assert start.with_byte_code(str(plain)) != str(aside)
+    assert payload.with_byte_code(str(plain)) != str(aside)
 
 
 def test_what_cannot_be_compiled_is_run_as_it_is(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory without room, or a payload that this interpreter cannot read, costs time only."""
-    monkeypatch.setattr(start, "write_atomically", full)
-    assert start.with_byte_code(str(plain)) == str(plain)
+    monkeypatch.setattr(payload, "write_atomically", full)
+    assert payload.with_byte_code(str(plain)) == str(plain)
     plain.write_bytes(b"no zip")
-    assert start.with_byte_code(str(plain)) == str(plain)
+    assert payload.with_byte_code(str(plain)) == str(plain)
 
 
 def full(path: str, _: bytes) -> None:
@@ -87,5 +87,5 @@ def full(path: str, _: bytes) -> None:
 def test_byte_code_of_another_interpreter_does_no_harm(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's Python may be another one: it compiles the source that lies beside."""
     monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x00\x00\r\n")
-    done = run(start.with_byte_code(str(plain)))
+    done = run(payload.with_byte_code(str(plain)))
     assert "ValueError: seen" in done.stderr
