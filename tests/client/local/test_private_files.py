@@ -190,9 +190,7 @@ OTHERS = {
     "cli/context/load.py": "the inventory and the job, which are the user's",
     "cli/actions/init/push_keys.py": "the user's keys in ~/.ssh",
     "client/local/hooks.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
-    "client/results/target_dir.py": "the directory of `pull`, by descriptors of its own",
-    "client/results/pull.py:_resume_request": "a part of a result, in the directory of `pull`",
-    "client/ssh/config.py:_read_lines": "the configuration of ssh",
+    "client/files/target_dir.py": "the directory of `pull`, by descriptors of its own",
     "client/sync/contents.py:open_inside": "the code that is sent",
 }
 
@@ -203,14 +201,12 @@ def test_no_other_account_opens_files_in_our_directories() -> None:
     assert {
         "client/local/hooks.py",
         "client/local/parse_cache.py",
-        "client/ssh/config.py",
         "client/sync/contents.py",
     } < set(users)
     assert {
         "cli/context/load.py",
-        "cli/context/nodes.py",
         "cli/actions/notify.py",
-        "client/results/pull.py",
+        "client/files/target_dir.py",
     } < set(users)
     found = {f"{name}:{function}" for name, tree in users.items() for function in _openers(tree)}
     allowed = {one for one in found if one in OTHERS or one.partition(":")[0] in OTHERS}

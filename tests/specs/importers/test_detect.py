@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from listings import INI, YAML, listing
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.importers.detect import parse_imported
@@ -204,9 +204,6 @@ def test_nodes_get_names_that_they_may_have() -> None:
     assert remarks(written)[0] == "line 1: 'all' is called node0 here"
 
 
-INI, YAML = ((REAL / name).read_text(encoding="utf-8") for name in ("hosts.ini.json", "hosts.yml.json"))
-
-
 def test_ansible_ini() -> None:
     """What Ansible lists of hosts.ini: groups below groups; the order is that of the groups."""
     written, inventory = take(INI, "inv/hosts.ini")
@@ -259,14 +256,6 @@ def test_ansible_yaml() -> None:
     ]
     assert {n.ssh.jump for n in inventory.nodes} == {"hop1,hop2"}
     assert "62313365" not in written
-
-
-def listing(hostvars: dict[str, dict[str, object]], **groups: object) -> str:
-    """Write what Ansible lists of these hosts in one group."""
-    members = {"hosts": list(hostvars)}
-    return json.dumps(
-        {"_meta": {"hostvars": hostvars}, "all": {"children": ["gpu"]}, "gpu": members, **groups}
-    )
 
 
 def test_values_that_are_no_texts() -> None:

@@ -9,7 +9,7 @@ from counting import check_growth
 from damage import damaged, few, judge, noise
 from hypothesis import given
 from hypothesis import strategies as st
-from test_detect import INI, YAML, listing
+from listings import INI, YAML, listing
 from variants import VARIANT
 
 from clusterctl.errors import SpecError
