@@ -188,7 +188,6 @@ OPENERS = {
 OTHERS = {
     "cli/context/code.py": "the script that is to be run, which is the user's",
     "cli/context/load.py": "the inventory and the job, which are the user's",
-    "cli/actions/init/push_keys.py": "the user's keys in ~/.ssh",
     "client/local/hooks.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
     "client/files/target_dir.py": "the directory of `pull`, by descriptors of its own",
     "client/sync/contents.py:open_inside": "the code that is sent",
