@@ -1,7 +1,7 @@
 """Write what users and programs see of this checkout into a folder, to compare two commits:  tools/photograph.py FOLDER
 
-Help of all verbs, texts of keys and codes, exports, previews, refusals and JSON Schemas in both languages; all cases
-of all codes with their placeholders; the keys of JSON; a checksum of each recording. `diff -r` of two such folders shows
+Help of all verbs, texts of keys and codes, exports, previews, refusals and JSON Schemas in both languages; all
+cases of all codes with their placeholders; the keys of JSON; a checksum of each recording. `diff -r` of two such folders shows
 all that a change of the inside has changed outside.
 """
 
@@ -40,7 +40,7 @@ from clusterctl.codes.lookup import entries, word
 
 class Fact(str):
     def __format__(self, form):
-        return f"<{self}>"
+        return "<" + str.__str__(self) + ">"
 
 def fill(code, case):
     facts = {}
@@ -67,7 +67,9 @@ def main() -> int:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             shown = pool.map(partial(show, language), list_commands())
         (folder / f"shown.{language}.txt").write_text("\n".join(shown), encoding="utf-8")
-        (folder / f"cases.{language}.txt").write_text(run(language, "-c", CASES).stdout, encoding="utf-8")
+        (folder / f"cases.{language}.txt").write_text(
+            run(language, "-c", CASES, check=True).stdout, encoding="utf-8"
+        )
     (folder / "json_keys.txt").write_bytes((ROOT / "tests/console/json_keys.txt").read_bytes())
     (folder / "recordings.txt").write_text(
         "".join(f"{line}\n" for line in list_recordings()), encoding="utf-8"
@@ -110,12 +112,12 @@ def show(language: str, words: list[str]) -> str:
     return text.replace(str(ROOT), "ROOT")
 
 
-def run(language: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(language: str, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
     """Run this checkout's Python, on a page 100 wide without colours."""
     variables = {"CLUSTERCTL_LANG": language, "COLUMNS": "100", "NO_COLOR": "1", "LANG": "C.UTF-8"}
     env = {**os.environ, **variables}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=env, text=True, capture_output=True, check=False
+        [sys.executable, *arguments], cwd=ROOT, env=env, text=True, capture_output=True, check=check
     )
 
 
