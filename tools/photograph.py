@@ -1,8 +1,8 @@
 """Write what users and programs see of this checkout into a folder, to compare two commits:  tools/photograph.py FOLDER
 
-Help of all verbs, texts of keys and codes, exports, previews, refusals and JSON Schemas in both languages; all
-cases of all codes with their placeholders; the keys of JSON; a checksum of each recording. `diff -r` of two such folders shows
-all that a change of the inside has changed outside.
+Help of all verbs, texts of keys and codes, exports, previews, refusals and JSON Schemas in both languages; all cases of
+all codes with their placeholders; the keys of JSON; a checksum of each recording. `diff -r` of two such folders shows
+what a change of the inside has changed outside.
 """
 
 from __future__ import annotations
