@@ -143,7 +143,7 @@ MOST_BYTES = {
     "pythons": 15_800,
     "shell": 28_000,
     "slurm": 68_900,
-    "start": 24_600,
+    "start": 24_800,
     "stop": 29_100,
     "sync": 27_000,
     "top": 18_200,
