@@ -10,8 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...protocol.messages.facts import Clock, GpuHealth, SetupFacts
-from ...protocol.messages.record import to_json
+from ...protocol.messages.facts import Clock, GpuHealth, LockHolder, SetupFacts
+from ...protocol.messages.record import fields_of, to_json
 from ..probe import gpu, network, python, system
 from ..probe.nvidia_smi import find
 from ..probe.questions import answer_all
@@ -67,6 +67,12 @@ def _gpu_health() -> GpuHealth | None:
     return gpu_health()
 
 
+def _lock_holders() -> list[LockHolder]:
+    """Return who holds locks, without what only agents read of each other."""
+    holders: list[dict[str, Any]] = [dict(holder) for holder in query_holders(names_in_use())]
+    return [LockHolder(**{key: holder.get(key) for key in fields_of(LockHolder)}) for holder in holders]
+
+
 def _questions(request: FullProbeRequest, nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     workdir = str(request.get("workdir") or "~/.clusterctl")
     payload = str(request.get("payload") or "")
@@ -74,7 +80,7 @@ def _questions(request: FullProbeRequest, nccl: Callable[[], Any]) -> dict[str, 
     return {
         "gpus": gpu.gpus,
         "gpu_health": _gpu_health,
-        "locks": lambda: query_holders(names_in_use()),
+        "locks": _lock_holders,
         "nccl": nccl,
         "torch": python.torch,
         "packages": python.packages,
