@@ -162,7 +162,9 @@ ENTRIES: Mapping[str, Entry] = {
         do="Nothing to do for clusterctl; remove them from the node's startup files",
         cases={
             "": Case(
-                fix=Same("$ grep -rnE '(RANK|MASTER_|PET_|WORLD_SIZE)' /etc/environment /etc/profile.d")
+                fix=Same(
+                    "$ grep -rnE '(RANK|MASTER_|PET_|WORLD_SIZE|ROLE_NAME|TORCHELASTIC_)' /etc/environment /etc/profile.d"
+                )
             ),
         },
     ),

@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from clusterctl.errors import InvalidValueError
+from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
 from clusterctl.protocol.run_id import LONGEST_JOB_NAME, NAME_PATTERN
 from clusterctl.specs.yaml.tree import quoted
 
@@ -19,8 +20,8 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _DURATION = re.compile(
     r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?", re.ASCII
 )
-_RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "GROUP_", "ROLE_", "CLUSTERCTL_")
-_RESERVED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_RESERVED_PREFIXES = (*CLEARED_PREFIXES, "GROUP_", "ROLE_", "CLUSTERCTL_")
+_RESERVED_NAMES = tuple(name for name in CLEARED_NAMES if not name.startswith(_RESERVED_PREFIXES))
 
 FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFIXES)}){ENV_PATTERN}"
 

@@ -24,6 +24,7 @@ from clusterctl.client.rpc import bundle
 from clusterctl.lab.labs import Lab
 from clusterctl.node.state.payload import build
 from clusterctl.node.state.workdir import workdir_id
+from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
 
 STUB = Path(__file__).parents[1] / "stub"  # stands in for torch
 
@@ -114,8 +115,8 @@ class NodeRun:
             "module": "torch.distributed.run",
             "processes": changes.get("nproc", 1),
             "env": {"TEST_MARK": str(root), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-            "unset": ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"],
-            "unset_prefixes": ["PET_", "TORCHELASTIC_"],
+            "unset": list(CLEARED_NAMES),
+            "unset_prefixes": list(CLEARED_PREFIXES),
             "output_dir": str(root / "outputs"),
         }
         self.args = changes.pop("args", [])

@@ -9,6 +9,7 @@ import time
 import zlib
 from typing import Any
 
+from ...protocol.messages.environment import is_cleared
 from ...protocol.messages.facts import (
     Account,
     Cgroup,
@@ -27,10 +28,10 @@ from ...protocol.messages.facts import (
 from ...protocol.run_paths import WorkdirPaths
 from .questions import list_folder, read_int, read_text
 
-# What earlier jobs, profile files or images leave behind, and what steers torchrun, NCCL or Gloo unseen.
+# Affects NCCL, Gloo or Python; see also environment.py
 WATCHED = re.compile(
-    r"(PET_|TORCHELASTIC_|NCCL_|GLOO_|MASTER_|TORCH_NCCL_)"
-    r"|(RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_RANK|TP_SOCKET_IFNAME|HCCL_SOCKET_IFNAME"
+    r"(NCCL_|GLOO_|TORCH_NCCL_)"
+    r"|(TP_SOCKET_IFNAME|HCCL_SOCKET_IFNAME"
     r"|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES"
     r"|LD_PRELOAD|PYTHONPATH|PYTHONHOME)$"
 )
@@ -136,7 +137,9 @@ def limits() -> Limits:
 
 def environment() -> dict[str, str]:
     """Read the variables that would steer a job unseen; all others stay on the node."""
-    return {key: value[:300] for key, value in sorted(os.environ.items()) if WATCHED.match(key)}
+    return {
+        key: value[:300] for key, value in sorted(os.environ.items()) if is_cleared(key) or WATCHED.match(key)
+    }
 
 
 def logind() -> Logind:

@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Dict, List, Mapping, Union
 
+from ...protocol.messages.environment import is_cleared
 from ...protocol.run_paths import RunPaths
 from ..runtime.processes import PRIVATE_ENV, interpreter_options, is_alive, restore_signals
 from ..runtime.stream import Stream
@@ -24,12 +25,9 @@ if TYPE_CHECKING:
     from ...protocol.messages.verbs import ShellRequest
 
 NOT_FOUND, CANNOT_RUN = 127, 126
-# of a rank, or of clusterctl itself: a shell is no part of the run, and `stop` must not end it
-OWN_VARIABLES = (
-    *("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME"),
-    *("ROLE_WORLD_SIZE", "CLUSTERCTL_RUN", "CLUSTERCTL_DIAGNOSE", "CLUSTERCTL_ATTEMPT", *PRIVATE_ENV),
-)
-OWN_PREFIXES = ("TORCHELASTIC_", "PET_")
+OF_ALL_RANKS = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what else torchrun sets is of one rank
+# of clusterctl itself: a shell is no part of the run, and `stop` must not end it
+OWN_VARIABLES = ("CLUSTERCTL_RUN", "CLUSTERCTL_DIAGNOSE", "CLUSTERCTL_ATTEMPT", *PRIVATE_ENV)
 
 
 def run(request: ShellRequest, stream: Stream) -> None:
@@ -82,7 +80,7 @@ def run_environment(rundir: str) -> Dict[str, str]:
     return {
         key: value
         for key, value in env.items()
-        if key not in OWN_VARIABLES and not key.startswith(OWN_PREFIXES)
+        if key not in OWN_VARIABLES and (key in OF_ALL_RANKS or not is_cleared(key))
     }
 
 

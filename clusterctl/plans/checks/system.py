@@ -19,6 +19,7 @@ from clusterctl.plans.checks.framework import (
 )
 from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
 from clusterctl.plans.launch.placement import plan_devices
+from clusterctl.protocol.messages.environment import is_cleared
 from clusterctl.protocol.messages.facts import Facts, LockHolder
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
@@ -28,9 +29,6 @@ MIB, GIB = 1 << 20, 1 << 30
 DISK_FULL, DISK_LOW = 100 * 1000 * 1000, GIB  # bytes
 FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
-# What a launch removes from a job's environment, where it would do harm.
-CLEARED_PREFIXES = ("PET_", "TORCHELASTIC_", "MASTER_")
-CLEARED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
 NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL distinguishes machines
 # What a launch sets by itself, per node, whatever was there before.
 REPLACED_NAMES = (
@@ -125,9 +123,7 @@ def _small_shm_hit(node: Node, facts: Facts, evidence: str, free: int, needed: i
 @check("CC-SYS-005", needs=("environment",))
 def leftover_variables(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
-        names = [
-            name for name in facts.environment if name.startswith(CLEARED_PREFIXES) or name in CLEARED_NAMES
-        ]
+        names = [name for name in facts.environment if is_cleared(name)]
         if names:
             evidence = join_items(f"{name}={facts.environment[name]}" for name in names[:6])
             yield on_node(node, evidence)
@@ -147,9 +143,9 @@ def environments_differ(context: CheckContext) -> Iterator[Hit]:
 
 
 def _is_handled(context: CheckContext, name: str) -> bool:
-    is_cleared = name.startswith(CLEARED_PREFIXES) or name in (*CLEARED_NAMES, NCCL_HOSTID)
     return (
-        is_cleared
+        is_cleared(name)
+        or name == NCCL_HOSTID
         or name in REPLACED_NAMES
         or name in VISIBLE_DEVICES_VARIABLES
         or bool(context.job and name in context.job.env)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from clusterctl.plans.launch.agent_spec import INHERITED, INHERITED_PREFIXES
 from clusterctl.plans.launch.launchers import (
     MODULES,
     count_chosen_gpus,
@@ -28,6 +27,7 @@ from clusterctl.plans.launch.template import (
     fill_placeholders,
     make_template,
 )
+from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Hook, Job, Restart
 from clusterctl.specs.nodeset import fold_names
@@ -271,9 +271,9 @@ def _hook_lines(hook: Hook) -> list[str]:
 
 def _environment_lines(export: Export) -> list[str]:
     job = export.job
-    prefixes = [f'"${{!{prefix}@}}"' for prefix in INHERITED_PREFIXES]
+    prefixes = [f'"${{!{prefix}@}}"' for prefix in CLEARED_PREFIXES]
     lines = ["# what another job may have left in the environment would change this one"]
-    lines += [f"unset {' '.join(INHERITED[:6])} \\", f"    {' '.join([*INHERITED[6:], *prefixes])}"]
+    lines += [f"unset {' '.join(CLEARED_NAMES[:6])} \\", f"    {' '.join([*CLEARED_NAMES[6:], *prefixes])}"]
     if export.setup and export.setup.setup.kind:
         variable = "CONDA_PREFIX" if export.setup.setup.kind == "conda" else "VIRTUAL_ENV"
         lines += [f'export {variable}="$environment" PATH="$environment/bin:$PATH"']

@@ -12,6 +12,7 @@ from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
+from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.reasons import STALLED
 from clusterctl.protocol.run_paths import WorkdirPaths
@@ -37,23 +38,7 @@ if TYPE_CHECKING:
     )
 
 
-# What torchrun, or a job that ran before in the same account, may have left in a node's environment.
-# torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
-INHERITED = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_NAME",
-    "ROLE_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
 SSH_PORT = 22  # where the inventory names none; that it is refused there is an answer as well
-INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
 def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
@@ -86,8 +71,8 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "exclusive": plan.job.exclusive,
         "argv": [template_to_json(word) for word in node.argv],
         "env": {key: template_to_json(value) for key, value in node.env.items()},
-        "unset": list(INHERITED),
-        "unset_prefixes": list(INHERITED_PREFIXES),
+        "unset": list(CLEARED_NAMES),
+        "unset_prefixes": list(CLEARED_PREFIXES),
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         "zombie_after": plan.job.zombie_after,
         "stall": _render_stall(plan.job),
