@@ -16,7 +16,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
-OFF = 20.0  # seconds; less than the minute by which a wrong clock is off. tests/bench measures how exact times are
+OFF = 20.0  # seconds; less than the minute by which a wrong clock is off
 
 # Says in every line what time it is. Rank 1 writes more than the limit in between, and rank 2 redraws a bar.
 TALKING = """

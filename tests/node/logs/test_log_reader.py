@@ -178,7 +178,7 @@ def test_following_a_live_run(node: Make) -> None:
 
 
 def test_a_line_reaches_the_client_while_its_rank_lives(node: Make) -> None:
-    """With the time when it was written; beats while nothing is said. How soon is measured by tests/bench."""
+    """With the time when it was written; beats while nothing is said."""
     script = (
         "import os, time\nwhile not os.path.exists('now'): time.sleep(0.01)\n"
         "print(time.time(), flush=True)\ntime.sleep(600)"
