@@ -31,7 +31,6 @@ LONGEST = (
     "test_run",
     "test_kill",
     "test_hostile_member",
-    "test_succession",
     "test_causes",
     "test_gang",
     "test_session",

@@ -52,7 +52,6 @@ class RestartGang(GangRun):
             node.spec["gang"] = len(self.nodes) > 1
             node.spec["output_dir"] = str(self.orders)
         self.doors: list[list[Any]] = []
-        self.apart: dict[int, int] = {}  # seats that come to the hub by another port, and to each other only
 
     @property
     def active(self) -> list[NodeRun]:
@@ -77,9 +76,7 @@ class RestartGang(GangRun):
         for seat, node in enumerate(self.nodes):
             if seat in self.absent or seat == 0:
                 continue
-            port = self.apart.get(seat, self.doors[0][2])
-            doors = [self._door_for(seat, door) for door in self.doors]
-            order = {"do": "join", "port": port, "listeners": doors}
+            order = {"do": "join", "port": self.doors[0][2], "listeners": self.doors}
             assert node.session is not None
             node.session.send(order)
         if 0 not in self.absent:
@@ -90,12 +87,6 @@ class RestartGang(GangRun):
         for node in self.active:
             wait_for_all(node, "ready")
         return self
-
-    def _door_for(self, seat: int, door: list[Any]) -> list[Any]:
-        """Show a seat that is apart a wire's end in the place of doors on the other side."""
-        across = (seat in self.apart) != (door[0] in self.apart)
-        wire = next(iter(self.apart.values()), 0)
-        return [door[0], "127.0.0.1", wire] if across else door
 
     def go(self) -> RestartGang:
         """Give GO: node 0 first, spares last; leave when every worker is there."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from recorded_effects import Call, call, transition
-from variants import first
 
 from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.ending import judge
@@ -590,10 +589,10 @@ def answers_to(done: Call, chance: random.Random) -> list[Any]:
     return answers.get(done.name, [])
 
 
-@pytest.mark.parametrize("seed", first(60, map(str, range(300))))
-def test_a_run_ends_once_whatever_comes(seed: str) -> None:
+@pytest.mark.parametrize("seed", range(50))
+def test_a_run_ends_once_whatever_comes(seed: int) -> None:
     """Random orders and losses at random moments, over a model of the executors."""
-    chance = random.Random(int(seed))
+    chance = random.Random(seed)
     spec = {**SPEC, "setup": {"kind": "venv"}, "before": {"steps": []}, "time_limit": 60.0}
     state = RunState(new_attempt(spec, idle=False), False, now=NOW, time=TIME_NOW)
     pending: list[Any] = [
