@@ -8,8 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 
-import pytest
-from package import Module, modules, parse
+from package import Module, modules
 
 # Nowhere in a name, with the word that says it: CONTRIBUTING, "Names".
 BANNED = {
@@ -192,31 +191,6 @@ def test_what_is_allowed_is_needed() -> None:
     assert ALLOWED.keys() <= used
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "class HubDoor: ...",
-        "class A:\n    seats: int",
-        "class A:\n    def f(self):\n        self._wished = 1",
-        "def hear_peer(): ...",
-        "def f(what_was_told): ...",
-        "def f(*said): ...",
-        "f = lambda wishes: 0",
-        "def take(): ...",
-        "async def _end_run(): ...",
-    ],
-)
-def test_a_breach_is_seen(text: str) -> None:
-    """Each kind of name is read."""
-    assert len(list(breaches(parse("clusterctl/plans/a.py", text)))) == 1
-
-
-def test_a_modules_name_is_read() -> None:
-    """A file is a name too; a word within a word is none."""
-    assert list(breaches(parse("clusterctl/node/gang/door.py", "")))
-    assert not list(breaches(parse("clusterctl/node/indoors.py", "def replace(endings, steering): ...")))
-
-
 # Not in docstrings and comments of these folders: what people do, said of programs; and old or private words.
 PROSE = re.compile(
     r"\b(told|tells?|shall|anew|in vain|whoever|bears?|mend|mends|somebody|nobody|hears?|heard|speaks?|spoke|aloud"
@@ -249,9 +223,3 @@ def test_docstrings_and_comments_are_plain() -> None:
         for match in PROSE.finditer(text)
     ]
     assert found == []
-
-
-def test_an_old_word_is_seen() -> None:
-    """In a comment and in a docstring; a text for users is judged elsewhere."""
-    text = '"""It says so."""\nx = 1  # nobody\ny = "she said"\n'
-    assert [match[0] for _, words in prose(text) for match in PROSE.finditer(words)] == ["says", "nobody"]

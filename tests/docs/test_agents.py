@@ -41,18 +41,3 @@ def test_json_keys_exist(commands: str, keys: str) -> None:
     verb = re.findall(r"`(\w+) --json`", commands)[0]
 
     assert {f".{key}" for key in re.findall(r"`([\w.]+)`", keys)} - keys_of(sample(verb)) == set()
-
-
-def test_the_front_matter_is_short() -> None:
-    """The front matter is a name and one description, as programs that load skills expect them."""
-    front = re.match(r"---\nname: clusterctl\ndescription: (.+)\n---\n", SKILL)
-
-    assert front is not None and len(front[1]) < 1024
-
-
-def test_every_page_is_listed() -> None:
-    """`docs/llms.txt` names each page of the manual and of docs/inside once."""
-    found = re.findall(r"\(((?:en|inside)/[\w/-]+\.md)\)", (DOCS / "llms.txt").read_text(encoding="utf-8"))
-    pages = [*(DOCS / "en").rglob("*.md"), *(DOCS / "inside").glob("*.md")]
-
-    assert sorted(found) == sorted(str(page.relative_to(DOCS)) for page in pages if page.name != "README.md")

@@ -56,29 +56,3 @@ def test_a_folders_docstrings_name_what_is_there(folder: str) -> None:
 
     assert wrong == []
     assert len(imports.purpose(folder)) <= 100, "its first sentence is a line of the tree"
-
-
-def test_the_picture_has_every_layer_and_module() -> None:
-    """No layer or module is left out, and no arrow leads upwards."""
-    chain = imports.LAYERS[: imports.LAYERS.index("errors") + 1]
-    drawn = imports.layer_imports()
-    upward = [(a, b) for a, b in drawn if {a, b} <= set(chain) and chain.index(a) > chain.index(b)]
-    assert upward == []
-    layers = {module.layer for module in imports.modules()} - {"__main__"}
-
-    assert layers == set(imports.LAYERS)
-    assert len(imports.modules()) == len(
-        [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
-    )
-    assert {("cli", "console"), ("console", "client"), ("client", "plans"), ("plans", "specs")} <= set(
-        imports.shortest(imports.layer_imports())
-    )
-
-
-def test_arrows_that_follow_from_others_are_left_out() -> None:
-    """A chain reports what a long arrow would say again."""
-    assert imports.shortest({("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")}) == [
-        ("a", "b"),
-        ("a", "d"),
-        ("b", "c"),
-    ]
