@@ -5,7 +5,7 @@ small letters). In a phase that its row does not name an event changes nothing, 
 
 How to read the table, which is at the end of `Hub`: node 0 is lost in the pause between two attempts, and this node is
 the next hub (see peer.py). It begins in GATHERING. Hello brings what a peer knows. When all that are left have come,
-or the limit `gather` is over, `judge_gathered` writes the part of node 0 as LOST, takes what most peers report, and
+or the limit `gather` is over, `judge_gathered` writes the part of node 0 as LOST, takes the newest that is known, and
 judges the attempt as any other: the run ends, or CLEARING waits for Cleared, which a peer that has sent it before
 sends again behind its Hello. `decide` then begins a whole new pause; PAUSING and STARTING follow as always, without
 node 0. The run ends instead when too few nodes are left; StopOrder ends it too, with a shorter limit for those that
@@ -551,7 +551,8 @@ class Hub(Role[Phase]):
         self.state.election_deadline = 0.0
         self.state.close()
         present = {slot: view for slot, view in self._views.items() if slot in self.members}
-        self.roster.reconcile(list(present.values()))
+        for view in present.values():
+            self.roster.apply(view, present)
         for slot in self.roster.all_slots - {self.slot} - self.roster.lost - set(present):
             self.roster.mark_lost(slot, "it did not connect to the next hub")
         self.round.attempt, self.round.expected = self.roster.attempt, set(self.roster.node_ranks)

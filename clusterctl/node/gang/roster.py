@@ -6,7 +6,7 @@ attempt gives it a node rank, or none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
 from ...protocol.messages.gang import MAJORITY, NODES, RosterView
 from ...protocol.ranks import NodeRank, Slot
@@ -134,34 +134,16 @@ class Roster:
         """Return what is sent to other agents."""
         return RosterView(self.attempt, self.entries, self.history)
 
-    def apply(self, view: RosterView) -> None:
-        """Take what the hub says, which may be further than we are; who is lost stays so."""
-        if self._is_behind(view):
+    def apply(self, view: RosterView, present: Collection[Slot] = ()) -> None:
+        """Take what another agent knows, if it is further than we are; who is lost stays so, unless `present`.
+
+        The newest counts: the hub that is gone may have reached only some with its last order.
+        """
+        if (view.attempt, len(view.history)) > (self.attempt, len(self.history)):
             self._adopt(view)
         for slot, why in view.lost.items():
-            if slot != self.own_slot:
+            if slot != self.own_slot and slot not in present:
                 self.mark_lost(slot, why)
-
-    def reconcile(self, views: Sequence[RosterView]) -> None:
-        """Take what more than half of those present tell alike; of what one tells alone only that it is one ahead.
-
-        One attempt ahead without agreement: the hub that is gone may have reached some with its last order. Nobody
-        is named lost, no rank given and no number jumped to because one agent says so.
-        """
-        present = len(views) + 1
-        for slot in self.all_slots - {self.own_slot}:
-            reasons = [view.lost[slot] for view in views if slot in view.lost]
-            if 2 * len(reasons) > present:
-                self.mark_lost(slot, reasons[0])
-        ahead = [view for view in views if self._is_behind(view)]
-        agreed = [view for view in ahead if 2 * sum(map(view.is_like, ahead)) > present]
-        if agreed:
-            self._adopt(agreed[0])
-        elif any(view.attempt == self.attempt + 1 for view in ahead):
-            self.attempt += 1
-
-    def _is_behind(self, view: RosterView) -> bool:
-        return (view.attempt, len(view.history)) > (self.attempt, len(self.history))
 
     def _adopt(self, view: RosterView) -> None:
         self.attempt, self.history = view.attempt, list(view.history)

@@ -184,15 +184,6 @@ class RosterView(NamedTuple):
         """Return who can take part no more, and why."""
         return {entry["slot"]: entry["unfit"] for entry in self.entries if entry.get("unfit")}
 
-    def is_like(self, other: RosterView) -> bool:
-        """Whether two agree on everything but who is lost, which each sees for itself."""
-        return (self.attempt, self.node_ranks, self.unfit, self.history) == (
-            other.attempt,
-            other.node_ranks,
-            other.unfit,
-            other.history,
-        )
-
 
 class Hello(NamedTuple):
     """What a peer sends the next hub first."""

@@ -1,4 +1,4 @@
-"""The roster of a run: who has which rank, who is lost, and which other agents are believed; by plain values."""
+"""The roster of a run: who has which rank, who is lost, and what is taken of other agents; by plain values."""
 
 from __future__ import annotations
 
@@ -60,35 +60,23 @@ def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
     assert 0 not in here.lost, "we are here ourselves"
 
 
-def test_one_liar_decides_nothing() -> None:
-    """Alone it declares no node lost, gives no rank, skips no number and writes no history; two of three may."""
-    honest, liar, here = roster_of(2, 3), roster_of(2, 3), roster_of(2, 3)
-    for slot in (1, 2, 3):
-        liar.mark_lost(slot, "so I say")
-    liar.assign({4})
-    liar.attempt = 6
-    liar.add_attempt({"attempt": 1, "reason": "code", "node": "n1", "text": "", "progress": False})
-    before = json.dumps(here.view())
-    here.reconcile([seen_from(liar), seen_from(honest), seen_from(honest)])
-    assert json.dumps(here.view()) == before
-
-    honest.mark_lost(1, "silent")
-    honest.assign({0, 2})
-    here.reconcile([seen_from(liar), seen_from(honest)])
-    assert (here.attempt, here.lost, here.node_ranks) == (2, {1}, {0: 0, 1: 1}), (
-        "one ahead, and both name slot 1"
-    )
-    here.reconcile([seen_from(honest), seen_from(honest), seen_from(liar)])
-    assert here.lost == {1}
+def test_who_is_here_is_not_lost() -> None:
+    """Whatever another agent reports; of who is absent its reason is taken."""
+    other, here = roster_of(2, 3), roster_of(2, 3)
+    for slot in (0, 1, 2, 3):
+        other.mark_lost(slot, "silent")
+    here.apply(seen_from(other), {1, 2})
+    assert here.view().lost == {3: "silent"}
 
 
-def test_what_most_tell_alike_is_taken() -> None:
-    """An order that the lost hub sent to all but the one that leads now is not lost with it."""
-    others, here = roster_of(2, 2), roster_of(2, 2)
-    others.add_attempt({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
-    others.mark_unfit(1, "its GPU")
-    others.assign({0, 2, 3})
-    here.reconcile([seen_from(others), seen_from(others)])
+def test_the_newest_counts() -> None:
+    """An order that the lost hub sent to only one of the others is not lost with it."""
+    behind, ahead, here = roster_of(2, 2), roster_of(2, 2), roster_of(2, 2)
+    ahead.add_attempt({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
+    ahead.mark_unfit(1, "its GPU")
+    ahead.assign({0, 2, 3})
+    for view in (behind, ahead, behind):
+        here.apply(seen_from(view))
 
     assert (here.attempt, here.node_ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
     assert [entry["reason"] for entry in here.history] == ["gpu"]
