@@ -145,25 +145,6 @@ def test_the_live_run_of_each_node_with_its_ranks() -> None:
     assert describe_live_runs(runs) == {"gpu01": "0002 r4-7", "gpu02": "0001"}
 
 
-@pytest.mark.parametrize(
-    ("nnodes", "answered", "alone"),
-    [
-        (3, ["gpu01", "gpu02", "gpu03"], True),
-        (2, ["gpu01", "gpu02", "gpu03"], True),
-        (2, ["gpu01", "gpu02"], False),  # gpu03 may have it
-        (3, ["gpu01"], False),
-        (1, ["gpu01", "gpu02", "gpu03"], False),
-    ],
-)
-def test_a_live_run_that_one_node_alone_reports(
-    capsys: pytest.CaptureFixture[str], nnodes: int, answered: list[str], alone: bool
-) -> None:
-    """A node can invent one, of the user's own account, and newer than all others."""
-    parts = {"gpu01": part(GOOD, state="RUNNING", nnodes=nnodes, boot_id="b")}
-    show_runs({GOOD: parts}, ME, ["gpu01", "gpu02", "gpu03"], answered)
-    assert ("only gpu01 reports it" in capsys.readouterr().out) == alone
-
-
 def test_a_run_without_a_recorded_end_has_no_duration() -> None:
     """Of a part whose agent is gone `since` is when it began to run; clocks of nodes are put right."""
     lost = part(GOOD, state="LOST", began=1000.0, since=1000.5)

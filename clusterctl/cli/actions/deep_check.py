@@ -40,7 +40,7 @@ from clusterctl.plans.diagnose.collective import (
 )
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import Member
-from clusterctl.plans.launch.plan import LaunchPlan, plan_launch
+from clusterctl.plans.launch.plan import LaunchPlan, check_measured, plan_launch
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_paths import WorkdirPaths, part_name
 from clusterctl.specs.inventory.model import Node
@@ -114,6 +114,7 @@ class DeepCheckRun:
             node.name: measure(self._job, node, self._preflight.facts[node.name]) for node in self._nodes
         }
         plan = plan_launch(self._job, members, measured, run_id=make_run_id(self._job.name))
+        check_measured(plan)
         started_at = time.monotonic()
         leave = partial(announce_interrupted, tr("interrupted; stopping the test job"))
         INTERRUPTS.set_leaving(leave, STOP_LIMIT)

@@ -49,7 +49,7 @@ from clusterctl.plans.launch.agent_spec import describe_node, render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import Member, plan_devices, warn_of_losses
-from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
+from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, check_measured, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.redact import redact
@@ -215,11 +215,7 @@ class Launch(LaunchBase):
         measured = {node.name: measure(self._job, node, preflight.facts[node.name]) for node in self._nodes}
         job = mark_suspected(self._job, preflight.findings)
         plan = plan_launch(job, self._members, measured, run_id=make_run_id(self._job.name))
-        for node in plan.all_nodes:
-            # any may have to lead
-            missing_ip = [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
-            if missing := [*node.unmeasured, *missing_ip]:
-                raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
+        check_measured(plan)
         for name in plan.overridden:
             notice(tr("the job's env sets {name}; this value is used on every node", name=name))
         return plan

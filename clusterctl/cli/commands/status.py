@@ -68,7 +68,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         runs = sort_own_first(found_runs.runs, me)
         write_document(runs_to_json(runs, me, names, warm_to_json(warm), found_runs.offsets))
     elif found_runs.answered:
-        show_runs(found_runs.runs, me, names, found_runs.pythons, found_runs.offsets)
+        show_runs(found_runs.runs, me, names, found_runs.offsets)
         if warm:
             from clusterctl.console.cleanup import show_warm
 

@@ -69,18 +69,13 @@ def describe_start_event(event: Untrusted) -> str:
     return tr("workers are not forked: {reason}", reason=reason) if name == "start_method" else ""
 
 
-# seconds that a node whose connection broke may take to come back before it counts as lost
-RETURN_LIMIT = 20.0
-SILENCE_CODE = "CC-SSH-016"
+RETURN_LIMIT = 20.0  # seconds that a node may take to come back after the others have ended without a record
 SHOWN_SILENCE = (
     5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
 )
-SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
-OTHERS_LIMIT = 3600.0  # the same while other nodes go on with the run
 NO_NODE_LIMIT = 600.0  # the same when no node responds, so that the fault is probably on our side
 LONGEST_PAUSE = 2.0  # seconds between two tries to come back
 END_WAIT = 5.0  # seconds after the record of the end in which a node that does not respond may come back
-MAX_BREAKS = 100  # in a row, of the one node that has not ended: each try is at most 2 s or a silence of 20 s
 FAILED_STATES = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
 
 
@@ -147,15 +142,13 @@ class RunMonitor:
         self._streams = NodeStreams(
             self._run, request, notice=self._on_connection_notice, longest_pause=LONGEST_PAUSE
         )
-        self._return_limits: dict[str, float] = {}
-        self._breaks: dict[str, int] = {}  # of each node's stream, since it last sent lines or events
         self._no_node_since: float | None = None
         self._recorded_since: float | None = None  # since when the record of the run's end is known
         self._failure_shown = False  # of the current attempt
         self._world_events: set[str] = set()
         self._start_events: set[str] = set()
         self._stall = StallNotice(self._run, on_stall)
-        self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
+        self._unheard_hubs: set[str] = set()  # those that another node has lost
         self._announced_losses: set[str] = set()
         self._final_states: Mapping[str, NodeState | None] = {}
 
@@ -202,7 +195,7 @@ class RunMonitor:
         if not is_recorded(self._states):
             return False
         self._recorded_since = self._recorded_since or now
-        absent = {*self._streams.broke_at, *self._silences(now)}
+        absent = self._absent_nodes(now)
         gone = all(report.node.name in absent or not report.has_ended for report in waiting)
         return gone and now - self._recorded_since > END_WAIT
 
@@ -252,11 +245,8 @@ class RunMonitor:
         if isinstance(update, StreamEnd):
             self._on_stream_end(report, update.error)
             return
-        self._return_limits.pop(update.node, None)
         self._no_node_since = None
         report.contacted = True
-        if not isinstance(update, StateChange):
-            self._breaks.pop(update.node, None)
         if isinstance(update, LogLines):
             entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
             self._attempts.on_lines(entry.file)
@@ -267,15 +257,6 @@ class RunMonitor:
             self._on_state(report, update.state)
         elif isinstance(update, NodeEvent):
             self._on_event(report, update.event)
-
-    @property
-    def _connected_nodes(self) -> set[str]:
-        """Name the nodes whose streams are open."""
-        return {
-            name
-            for name, report in self._reports.items()
-            if report.contacted and name not in self._streams.broke_at
-        }
 
     def _on_event(self, report: NodeReport, event: Untrusted) -> None:
         log_message, world_message = describe_log_event(event), describe_world_event(event)
@@ -288,7 +269,7 @@ class RunMonitor:
         if start_message and start_message not in self._start_events:  # most often the same on all nodes
             self._start_events.add(start_message)
             self._notice(tr("{subject}: {text}", subject=report.node.name, text=start_message))
-        if self._attempts.on_event(report.node.name, event, self._connected_nodes):
+        if self._attempts.on_event(event):
             self._failure_shown = False
         failure, reason = report.on_event(event), event.text("reason", 1000)
         if self._attempts.is_superseded(report.attempt):
@@ -299,7 +280,7 @@ class RunMonitor:
             self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:
-        if self._attempts.on_state(report.node.name, state, self._connected_nodes):
+        if self._attempts.on_state(report.node.name, state):
             self._failure_shown = False
         for rank in report.newly_frozen(state):
             self._notice(
@@ -319,22 +300,26 @@ class RunMonitor:
             )
 
     def _on_gang_stop(self, node: str, reason: str) -> None:
-        """Report why the nodes stop; that the hub is lost is one node's view while the hub and most others answer."""
+        """Report why the nodes stop; that the hub is lost is one node's view while the hub answers."""
         loss = find_reported_loss(reason)
-        if loss is None or not loss.is_hub:
-            self._announced_losses.update({loss.node} if loss is not None else ())
+        if loss is None:
             self._on_failure(translate_node_text(reason))
-            return
-        views = self._hub_views.setdefault(loss.node, set())
-        views.add(node)
-        responding = self._connected_nodes - set(self._silences(time.monotonic()))
-        if loss.node not in responding or 2 * len(views) > len(self._reports):
+        elif not loss.is_hub or not self._responds(loss.node):
             self._announced_losses.add(loss.node)
             self._on_failure(translate_node_text(f"{loss.node} is lost: {loss.why}"))
-        elif not self._failure_shown and len(views) == 1:
+        elif not self._failure_shown and loss.node not in self._unheard_hubs:
+            self._unheard_hubs.add(loss.node)
             why = translate_node_text(loss.why)
             lost = tr("{node} has lost its connection to {hub}: {why}", node=node, hub=loss.node, why=why)
             self._notice(redact(lost, self._secrets))
+
+    def _responds(self, name: str) -> bool:
+        report = self._reports.get(name)
+        return report is not None and report.contacted and name not in self._absent_nodes(time.monotonic())
+
+    def _absent_nodes(self, now: float) -> set[str]:
+        """Return the nodes whose streams are broken or silent."""
+        return {*self._streams.broke_at, *self._silences(now)}
 
     def _on_failure(self, reason: str) -> None:
         """Report the first failure of an attempt, which the nodes end."""
@@ -349,7 +334,7 @@ class RunMonitor:
 
     def _mark_lost_nodes(self) -> None:
         """Take the nodes' word for those that they lost, and that send nothing here either."""
-        absent = {*self._streams.broke_at, *self._silences(time.monotonic())}
+        absent = self._absent_nodes(time.monotonic())
         if not absent:
             return
         records = [report.state.record for report in self._reports.values() if report.state]
@@ -381,17 +366,15 @@ class RunMonitor:
     def _reconnect(self, report: NodeReport, error: ClusterctlError | None) -> None:
         """Open a stream again, unless it is time to give its node up."""
         name, now = report.node.name, time.monotonic()
-        self._breaks[name] = self._breaks.get(name, 0) + 1
-        silent = error is not None and error.code == SILENCE_CODE
-        limit = self._return_limits.setdefault(name, SILENT_RETURN_LIMIT if silent else RETURN_LIMIT)
         seconds = now - self._streams.broke_at.get(name, now)
         others = [other for other in self._reports.values() if other is not report and other.contacted]
-        if others and all(other.done for other in others):  # the rest of the run has ended
-            given_up = seconds >= limit or self._breaks[name] > MAX_BREAKS
-        elif self._others_responding(name, now - seconds):
-            given_up = seconds >= OTHERS_LIMIT
-        else:
-            given_up = seconds >= limit and self._no_node_for_long(now)
+        given_up = seconds >= RETURN_LIMIT
+        if not others or not all(
+            other.done for other in others
+        ):  # while others go on, they judge whether it is lost
+            given_up = (
+                given_up and not self._others_responding(name, now - seconds) and self._no_node_for_long(now)
+            )
         if report.contacted and given_up:
             self._mark_lost(report, "the connection was lost and not restored")
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -118,9 +118,6 @@ class AttemptTracker:
         self._notice = notice
         self._roster: tuple[SlotState, ...] = ()
         self._states: dict[str, NodeState] = {}
-        self._pause_reports: dict[
-            int, set[str]
-        ] = {}  # nodes that have reported that another attempt follows this one
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._last_paused = self.number - 1
         self._pending_notices: list[str] = []  # notices, of which the last is that the current attempt begins
@@ -144,12 +141,11 @@ class AttemptTracker:
         """Return whether a node has no part in the current attempt, or none in the next: its failure ends nothing."""
         return any(slot.node == node and (slot.node_rank is None or slot.lost) for slot in self._roster)
 
-    def on_state(self, node: str, state: NodeState, connected: Collection[str]) -> bool:
-        """Store a node's state; return whether a new attempt has begun, as agreed by the nodes that are `connected`."""
+    def on_state(self, node: str, state: NodeState) -> bool:
+        """Store a node's state; return whether a new attempt has begun."""
         self._states[node] = state
-        states = {name: part for name, part in self._states.items() if name in connected or name == node}
-        roster = roster_of(states)
-        number = max((part.attempt for part in states.values() if part.roster == roster), default=0)
+        roster = roster_of(self._states)
+        number = max(part.attempt for part in self._states.values() if part.roster == roster)
         if number < self.number or not roster:
             return False
         previous, self._roster = self._roster, roster
@@ -176,11 +172,8 @@ class AttemptTracker:
         for notice in pending:
             self._notice(notice)
 
-    def on_event(self, node: str, event: Untrusted, connected: Collection[str]) -> bool:
-        """Take a node's event; return whether the nodes have decided to start the run again.
-
-        All nodes report it. A single report is not enough: a broken node could hide the failures of others.
-        """
+    def on_event(self, event: Untrusted) -> bool:
+        """Take a node's event; return whether the nodes have decided to start the run again; all nodes report it."""
         number, seconds = event.integer("attempt", 1), event.number("seconds", 0.0, LONGEST_PAUSE)
         if (
             read_event_name(event) != "pausing"
@@ -188,10 +181,6 @@ class AttemptTracker:
             or not self._last_paused < number <= self.number
         ):
             return False  # a state comes before the events that led to it, so that this may be an earlier attempt's
-        reporters = self._pause_reports.setdefault(number, set())
-        reporters.add(node)
-        if len(reporters) < min(2, len({*connected, node})):
-            return False
         self._last_paused = number
         if number == self.number:
             self.flush_notices()

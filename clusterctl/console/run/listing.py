@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -32,7 +32,6 @@ from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     NodeState,
     Parts,
-    find_lone_reporter,
     roster_of,
     run_ended,
     run_seconds,
@@ -62,7 +61,6 @@ class _Row:
     verdict: Verdict | None
     is_own: bool
     offsets: Mapping[str, float] = field(default_factory=dict)
-    lone_reporter: str = ""  # the only node that reports it, although others that should know it answered
 
     @property
     def state(self) -> RunState:
@@ -73,10 +71,9 @@ def show_runs(
     runs: Mapping[RunId, Parts],
     viewer: Owner,
     node_names: Collection[str] = (),
-    answered: Collection[str] = (),
     offsets: Mapping[str, float] = NO_OFFSETS,
 ) -> None:
-    """Print the runs in the order in which they come; `node_names` are the inventory's, `answered` those that did.
+    """Print the runs in the order in which they come; `node_names` are the inventory's.
 
     With -v ids, names of nodes and the directory of the launch are shown in full, in a terminal that is too narrow for
     that as a block for each run.
@@ -84,11 +81,7 @@ def show_runs(
     if not runs:
         stdout().print(tr("no runs on these nodes"))
         return
-    counts = len(node_names), len(set(answered))
-    rows = [
-        replace(row, lone_reporter=find_lone_reporter(row.parts, *counts))
-        for row in _judge_runs(runs, viewer, node_names, offsets)
-    ]
+    rows = _judge_runs(runs, viewer, node_names, offsets)
     console = stdout()
     table = _make_runs_table(rows, None)
     if not is_verbose() and console.is_terminal:
@@ -225,8 +218,6 @@ def _describe_cause(row: _Row, known: Sequence[NodeState]) -> str:
 
 
 def _describe_life(row: _Row, known: Sequence[NodeState]) -> str:
-    if row.lone_reporter:
-        return tr("only {node} reports it", node=row.lone_reporter)
     if any(part.live and part.stopping for part in known):
         return tr("being stopped")
     since = stalled_since(row.parts)

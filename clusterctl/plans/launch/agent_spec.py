@@ -58,7 +58,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "time_limit": plan.job.time_limit,
         "log_limit": plan.job.log_limit,
         "master_addr": master.ip,
-        "gang": has_gang(plan),
+        "gang": plan.has_gang,
         "hub": master.name,
         **_render_gang(plan, node),
         "address": node.ip,
@@ -91,14 +91,9 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
     }
 
 
-def has_gang(plan: LaunchPlan) -> bool:
-    """Tell whether the nodes' agents meet at node 0's, and so end the run together without us."""
-    return len(plan.all_nodes) > 1 and all(node.ip for node in plan.all_nodes)
-
-
 def _render_gang(plan: LaunchPlan, node: NodePlan) -> GangPart:
     """Give what the nodes' agents need of each other."""
-    if not has_gang(plan):
+    if not plan.has_gang:
         return {}
     part: GangPart = {"node_ports": [_answering_ports(other) for other in plan.all_nodes]}
     return {**part, "nodes": [other.name for other in plan.all_nodes]} if node is plan.nodes[0] else part

@@ -112,6 +112,11 @@ class LaunchPlan:
         """Every node that is prepared: an agent for each, the spares last."""
         return (*self.nodes, *self.spares)
 
+    @property
+    def has_gang(self) -> bool:
+        """Return whether there are several agents, which meet at node 0's and decide together how the run ends."""
+        return len(self.all_nodes) > 1
+
 
 def plan_launch(
     job: Job, members: Sequence[Member], measured: Mapping[str, PlanFacts], *, run_id: RunId | None
@@ -264,6 +269,15 @@ def _network_env(member: Member, facts: PlanFacts) -> dict[str, Template]:
 def _replace_marker(value: str, marker: str, placeholder: Unmeasured) -> tuple[Segment, ...]:
     before, _, after = value.partition(marker)
     return before, placeholder, after
+
+
+def check_measured(plan: LaunchPlan) -> None:
+    """Raise UsageError where something of a plan was not measured; of several agents any may have to lead."""
+    needs_address = plan.has_gang or plan.job.restart is not None
+    for node in plan.all_nodes:
+        missing = [*node.unmeasured, *([f"ip@{node.name}"] if needs_address and node.ip is None else [])]
+        if missing:
+            raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
 
 
 def render_plan(plan: LaunchPlan) -> str:

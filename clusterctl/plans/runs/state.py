@@ -169,7 +169,6 @@ class NodeState:
     gpu_memory: tuple[str, ...] = ()
     attempt: int = 1
     rank_activity: tuple[RankActivity, ...] = ()
-    gang: bool = False
     record: EndRecord | None = None
     slots: int = 0
     spare: bool = False
@@ -224,14 +223,13 @@ def parse_state(raw: Untrusted) -> NodeState:
     """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
     torchrun = raw.record("torchrun")
     state: RunState = raw.one_of("state", STATES) or UNKNOWN
-    slots, nnodes = raw.count("slots", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
     return NodeState(
         run_id=parse_run_id(raw.text("run")) or NO_RUN_ID,
         job=parse_job_name(raw.text("job")),
         cluster=raw.text("cluster"),
         node=raw.text("node"),
         node_rank=NodeRank(raw.count("node_rank", MOST_SLOTS)),
-        nnodes=nnodes,
+        nnodes=raw.count("nnodes", MOST_SLOTS),
         state=state,
         since=raw.moment("since") or 0.0,
         submitted=raw.moment("submitted") or 0.0,
@@ -248,13 +246,12 @@ def parse_state(raw: Untrusted) -> NodeState:
         master=raw.text("master"),
         reason=raw.text("reason"),
         after_error=raw.text("after"),
-        gang=(raw.flag("gang") or raw.has_record("gang")) and (slots or nnodes) > 1,
         record=parse_record(raw.record("gang")),
         left_processes=tuple(map(_render_left_process, raw.records("left", MOST_LEFT))),
         gpu_memory=render_gpu_memory(raw.records("gpu_memory", MOST_GPUS)),
         attempt=raw.count("attempt", MOST_ATTEMPTS) or 1,
         rank_activity=parse_activity(raw, MOST_RANKS),
-        slots=slots,
+        slots=raw.count("slots", MOST_SLOTS),
         spare=raw.flag("spare"),
         roster=parse_roster(raw),
         attempts=parse_attempts(raw),
@@ -329,18 +326,6 @@ def stalled_since(parts: Mapping[str, NodeState | None]) -> float | None:
     """Return when a rank made progress last (Unix s), if that is too long ago or was when the run ended."""
     quiet = [part.quiet_since for part in parts.values() if part]
     return min((since for since in quiet if since is not None), default=None)
-
-
-def find_lone_reporter(parts: Mapping[str, NodeState | None], asked: int, answered: int) -> str:
-    """Name the only node that reports a run of several, although another one of them must have answered.
-
-    A node may invent a run, or the others have removed their parts of it.
-    """
-    known = {name: part for name, part in parts.items() if part is not None}
-    if len(known) != 1:
-        return ""
-    ((name, part),) = known.items()
-    return name if min(part.agent_count, asked) - 1 > asked - answered else ""
 
 
 def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:

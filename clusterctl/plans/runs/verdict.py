@@ -150,7 +150,7 @@ def has_ended(parts: Mapping[str, NodeState | None]) -> bool:
 
 def find_lost(parts: Mapping[str, NodeState | None]) -> set[str]:
     """Return the nodes that are lost for good, by the roster or the complete record of the latest attempt."""
-    record = choose_record((part.record for part in parts.values() if part), _recorded_names(parts))
+    record = _find_record(parts, _recorded_names(parts))
     lost = {slot.node for slot in roster_of(parts) if slot.lost}
     return lost | set(record.lost_nodes if record is not None else ())
 

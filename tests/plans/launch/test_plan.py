@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import plan_placement
-from clusterctl.plans.launch.plan import LaunchPlan, PlanFacts, offline, plan_launch, render_plan
+from clusterctl.plans.launch.plan import (
+    LaunchPlan,
+    PlanFacts,
+    check_measured,
+    offline,
+    plan_launch,
+    render_plan,
+)
 from clusterctl.plans.launch.template import render_template
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
@@ -387,3 +396,14 @@ def test_no_launcher_gives_a_world_size_without_a_rank(keys: str, named: set[str
     for node in plan.nodes:
         assert {name for name in node.env if "WORLD_SIZE" in name or name == "RANK"} == named
     assert all(render_template(plan.nodes[0].env[name]) == "6" for name in named)
+
+
+def test_agents_that_cannot_find_each_other_are_not_started() -> None:
+    """A node without an address is an error of the launch: the nodes decide together how a run ends."""
+    plan = make_plan("{name: j, script: t.py, nproc_per_node: 2}")
+    check_measured(plan)
+    unknown = replace(plan.nodes[1], ip=None)
+    with pytest.raises(UsageError) as refused:
+        check_measured(replace(plan, nodes=(plan.nodes[0], unknown)))
+    assert refused.value.code == "CC-USE-006"
+    check_measured(replace(plan, nodes=(unknown,)))
