@@ -17,7 +17,6 @@ from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import (
-    Orphan,
     Orphans,
     StoredRun,
     WarmServer,
@@ -26,6 +25,7 @@ from clusterctl.plans.cleanup import (
     parse_warm_servers,
 )
 from clusterctl.plans.facts.untrusted import render_processes
+from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import trn

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 
-from clusterctl.plans.facts.untrusted import LARGEST_PID, clean_text, read_value
+from clusterctl.plans.facts.untrusted import clean_text, read_clean_many
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside, with_outside_files
+from clusterctl.protocol.messages.facts import Orphan
+from clusterctl.protocol.messages.record import Reading, integer, named
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
@@ -180,32 +182,6 @@ def _describe_uncertainty(stored_runs: list[StoredRun]) -> str:
 
 
 @dataclass(frozen=True)
-class Orphan:
-    """One process of a run without guardian and agent; `known` if the node's work directory holds the run."""
-
-    run: str | None = None
-    pid: int | None = None
-    starttime: int | None = None
-    age: float | None = None
-    command: str | None = None
-    known: bool | None = None
-    job: str | None = None
-    state: str | None = None
-    launched_by: str | None = None
-    launched_id: str | None = None
-
-    @property
-    def is_possible(self) -> bool:
-        """Return whether a process can have this id and this start time."""
-        return 0 < (self.pid or 0) <= LARGEST_PID and self.starttime is not None and self.starttime >= 0
-
-    @property
-    def owner(self) -> Owner:
-        """Whose run it was."""
-        return Owner(self.launched_by or "", self.launched_id or "")
-
-
-@dataclass(frozen=True)
 class Orphans:
     """What one node has: this account's, and how many other accounts have, as far as can be seen.
 
@@ -219,10 +195,8 @@ class Orphans:
 
 def parse_orphans(raw_own: object, raw_others: object) -> Orphans:
     """Read a node's answer; never raises. Processes whose tag is not the name of a run are left out."""
-    listed: tuple[Orphan, ...] = read_value(tuple[Orphan, ...], raw_own, "orphans", []) or ()
-    counts: Mapping[str, int] = read_value(Mapping[str, int], raw_others, "others", []) or {}
-    own = tuple(orphan for orphan in listed if orphan.is_possible)
-    others = {clean_text(user): count for user, count in counts.items() if count > 0}
+    own = tuple(orphan for orphan in read_clean_many(Orphan, raw_own) if orphan.is_possible)
+    others = named(integer(1)).read(raw_others, "others", Reading(clean_text)) or {}
     impossible = _size(raw_own, list) - len(own) + _size(raw_others, dict) - len(others)
     return Orphans(tuple(orphan for orphan in own if parse_run_id(orphan.run)), others, impossible)
 
@@ -235,8 +209,12 @@ def _size(raw: object, kind: type) -> int:
 def select_orphans(orphans: Iterable[Orphan], user: Owner | None) -> tuple[Orphan, ...]:
     """Choose what may be ended: of runs that the node knows, and with `user` only of one's own."""
     return tuple(
-        orphan for orphan in orphans if orphan.known and (user is None or user.is_same(orphan.owner))
+        orphan for orphan in orphans if orphan.known and (user is None or user.is_same(_owner(orphan)))
     )
+
+
+def _owner(orphan: Orphan) -> Owner:
+    return Owner(orphan.launched_by or "", orphan.launched_id or "")
 
 
 MOST_SERVERS = 1

@@ -44,7 +44,7 @@ from clusterctl.console.text import json_text
 from clusterctl.console.top import history_to_json, top_to_json
 from clusterctl.errors import NodeError
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, WarmServer, parse_stored_run
+from clusterctl.plans.cleanup import CleanupPlan, Orphans, WarmServer, parse_stored_run
 from clusterctl.plans.diagnose.collective import DeepCheckResult, DeepRound, Diagnosis, Group
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_kept
@@ -61,7 +61,7 @@ from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
 from clusterctl.plans.sync.outside_files import OutsideFiles
 from clusterctl.plans.sync.received_names import RefusedEntry
-from clusterctl.protocol.messages.facts import GpuUsage
+from clusterctl.protocol.messages.facts import GpuUsage, Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -163,7 +163,7 @@ def clean_document() -> dict[str, Any]:
     stored = {name: NodeStorage("id", (part,), unused, unused, unused) for name in ("gpu01", "gpu02")}
     removed = {"gpu01": RemovalReport(1, 2, 3, ("a: no",))}
     plan = CleanupPlan(((part, "old"),), ((part, "it lives"),))
-    orphans = {"gpu01": [Orphan(RUN, 7, 8, 9.0, "python")], "gpu02": [Orphan()]}
+    orphans = {"gpu01": [Orphan(run=RUN, pid=7, starttime=8, age=9.0, command="python")], "gpu02": [Orphan()]}
     return {
         **cleanup.cleanup_to_json(plan, stored, removed, ERRORS),
         "orphans": cleanup.ended_orphans_to_json(orphans, {"gpu01": EndedOrphans(("7",), ())}),
@@ -178,7 +178,7 @@ def warm() -> Any:
 
 def listed_orphans() -> Any:
     """Return the document of `clean --orphans --dry-run`."""
-    return cleanup.orphans_to_json({"gpu01": Orphans((Orphan(RUN, 7),), {"bob": 2})})
+    return cleanup.orphans_to_json({"gpu01": Orphans((Orphan(run=RUN, pid=7),), {"bob": 2})})
 
 
 def pulled() -> Any:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.plans.cleanup import Orphan
 from clusterctl.plans.diagnose.collective import Group
 from clusterctl.plans.explain import Explanation
-from clusterctl.protocol.messages.facts import Facts, Sample
+from clusterctl.protocol.messages.facts import Facts, Orphan, Sample
 from clusterctl.protocol.messages.record import Record, fields_of
 
 RECORDED = (Path(__file__).parent / "json_keys.txt").read_text(encoding="utf-8").split()

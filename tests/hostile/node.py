@@ -51,7 +51,6 @@ WRONG = (-1, [7], 1.5, "7", {"x": 7}, 2**63, True, None, "", 7, [[]], 2**53 + 0.
 # A process that a crashed run left. Test nodes have none, and about an empty list there is nothing to lie.
 ORPHAN: Header = {
     "run": "left-20261122T111104-a1b2",
-    "attempt": "0",
     "pid": 1 << 22,
     "starttime": 123456,
     "age": 61.5,

@@ -192,7 +192,7 @@ def takes_key(call: ast.Call) -> bool:
     return name in READERS | KEY_TAKERS
 
 
-FILLED = ("plans/facts/", "plans/diagnose/", "plans/cleanup.py")  # values whose fields `read_value` fills
+FILLED = "plans/diagnose/"  # values whose fields `read_value` fills
 KEY_TAKERS = {
     "get",
     "pop",

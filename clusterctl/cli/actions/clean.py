@@ -54,7 +54,6 @@ from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleanup import (
     STORE_UNUSED_FOR,
     CleanupPlan,
-    Orphan,
     Orphans,
     RetentionPolicy,
     StoredRun,
@@ -63,6 +62,7 @@ from clusterctl.plans.cleanup import (
     select_orphans,
 )
 from clusterctl.plans.runs.selection import Owner
+from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn

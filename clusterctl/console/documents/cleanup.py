@@ -10,8 +10,8 @@ from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.console.documents.fields_of import FieldsOf
 from clusterctl.console.documents.files import FailedNode
 from clusterctl.console.documents.runs import WarmProcess
-from clusterctl.plans.cleanup import Orphan
 from clusterctl.plans.sync.documents import OutsideFilesEntry
+from clusterctl.protocol.messages.facts import Orphan
 
 UnusedStorageEntry = Annotated[dict[str, Any], FieldsOf(UnusedStorage)]
 

@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.messages.facts import Orphan
+from ...protocol.messages.record import to_json
 from ...protocol.run_paths import RunPaths
 from ..runtime.processes import (
     UNKILLABLE_AFTER,
@@ -30,7 +32,7 @@ from ..state.run_record import find_run_or_none, resolve_state
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
-    from ...protocol.messages.verbs import NodeFrame, Orphan, OrphansRequest
+    from ...protocol.messages.verbs import NodeFrame, OrphansRequest
 
 GRACE = 5.0  # seconds between TERM and KILL
 POLL_INTERVAL = 0.05
@@ -44,13 +46,11 @@ def run(request: OrphansRequest, stream: Stream) -> None:
     orphans, others = find(request["workdir"], request["node"])
     end = request["end"]
     if end is None:
-        stream.answer({"orphans": orphans[:MOST_ORPHANS], "others": others})
+        stream.answer({"orphans": to_json(orphans[:MOST_ORPHANS]), "others": others})
         return
-    identities = {(int(pid), int(starttime)) for pid, starttime in end}
-    selected = [
-        orphan for orphan in orphans if (orphan["pid"], orphan["starttime"]) in identities and orphan["known"]
-    ]
-    for frame in terminate([Identity(orphan["pid"], orphan["starttime"]) for orphan in selected]):
+    known = {(orphan.pid, orphan.starttime) for orphan in orphans if orphan.known}
+    named = sorted({(int(pid), int(starttime)) for pid, starttime in end})
+    for frame in terminate([Identity(*identity) for identity in named if identity in known]):
         stream.answer(frame)
 
 
@@ -62,7 +62,7 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
     runs: Dict[str, Any] = {}
     for pid, (uid, tag) in sorted(tagged.items()):
         run_id, _, node_and_attempt = tag.partition("/")
-        name, _, attempt = node_and_attempt.rpartition("/")
+        name = node_and_attempt.rpartition("/")[0]
         stat = read_stat(pid)
         if (run_id, name) in watched or name != node or stat is None or not stat.running:
             continue
@@ -72,8 +72,7 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
             continue
         if run_id not in runs:
             runs[run_id] = _describe_run(workdir, run_id, node)
-        orphan: Any = {"run": run_id, "attempt": attempt, **_describe_process(stat), **runs[run_id]}
-        orphans.append(orphan)
+        orphans.append(Orphan(run=run_id, **_describe_process(stat), **runs[run_id]))
     return orphans, others
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from clusterctl.protocol.messages.facts import LARGEST_PID
 from clusterctl.protocol.messages.record import Reading, Record, read, read_many
 from clusterctl.protocol.untrusted import Untrusted, bounded_integer, finite_number
 
@@ -173,7 +174,6 @@ def _drop(raw: object, path: str, notes: list[str]) -> Any:
 
 MAX_PROCESSES = 1000
 MAX_PROCESS_NAME = 100  # characters; the kernel keeps 15
-LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 
 
 def render_processes(raw: Untrusted, key: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.gpu_use import render_gpu_memory
-from clusterctl.plans.facts.untrusted import LARGEST_PID, MAX_PROCESS_NAME
+from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
 from clusterctl.plans.runs.gang_record import (
     MOST_RANKS,
     Attempt,
@@ -29,6 +29,7 @@ from clusterctl.protocol.end_record import (
     parse_alone,
     parse_record,
 )
+from clusterctl.protocol.messages.facts import LARGEST_PID
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.states import (

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from .record import Record, flag, integer, many, named, number, optional, record, string
 
+LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 
 
@@ -389,6 +390,26 @@ class LockHolder(Record):
     user: str | None = string()
     uid: int | None = integer()
     pid: int | None = integer()
+
+
+class Orphan(Record):
+    """One process of a run without guardian and agent; `known` if the node's work directory holds the run."""
+
+    run: str | None = string()
+    pid: int | None = integer(1, LARGEST_PID)
+    starttime: int | None = integer(0, (1 << 63) - 1)
+    age: float | None = number()
+    command: str | None = string()
+    known: bool | None = flag()
+    job: str | None = string()
+    state: str | None = string()
+    launched_by: str | None = string()
+    launched_id: str | None = string()
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether a process can have this id and this start time."""
+        return self.pid is not None and self.starttime is not None
 
 
 class FoundPython(Record):

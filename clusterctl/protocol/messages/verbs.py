@@ -17,7 +17,7 @@ from .evidence import (
     OutputFrame,
     ScalarsFrame,
 )
-from .facts import Facts, FoundPython, Sample
+from .facts import Facts, FoundPython, Orphan, Sample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, SetupQuery, Spec, State
 from .local import WarmServerFacts
 from .network import (
@@ -694,22 +694,6 @@ class OrphansRequest(OfNode):
     """The verb `orphans`: list them, or end some, as [pid, starttime]."""
 
     end: list[list[int]] | None
-
-
-class Orphan(TypedDict):
-    """A process of a run that has no guardian and no agent; `known`: its run is one of this work directory."""
-
-    run: str
-    attempt: str
-    pid: int
-    starttime: int
-    age: float
-    command: str
-    known: bool
-    job: str | None
-    launched_by: str | None
-    launched_id: str | None
-    state: str | None
 
 
 class Orphans(TypedDict):

@@ -15,7 +15,8 @@ from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans
 from clusterctl.client.cleanup import EndedOrphans
 from clusterctl.client.rpc.fanout import Outcome
 from clusterctl.errors import NodeError, UsageError
-from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, RetentionPolicy, parse_stored_run
+from clusterctl.plans.cleanup import CleanupPlan, Orphans, RetentionPolicy, parse_stored_run
+from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 
@@ -106,7 +107,19 @@ def test_processes_that_were_not_ended_are_no_success(
     left: list[str] | None,
 ) -> None:
     """A script that reads only the exit code knows that something is still there."""
-    found = Orphans((Orphan("a-20260101T000000-0001", 7, 8, 9.0, "python train.py", known=True),), {})
+    found = Orphans(
+        (
+            Orphan(
+                run="a-20260101T000000-0001",
+                pid=7,
+                starttime=8,
+                age=9.0,
+                command="python train.py",
+                known=True,
+            ),
+        ),
+        {},
+    )
     answers: Iterator[list[Outcome[Any]]] = iter([[Outcome(NODE, found, None, 0.0)], [ended]])
     cluster = SimpleNamespace(each=lambda *_, **__: next(answers))
     monkeypatch.setattr("clusterctl.cli.actions.clean.open_cluster", lambda: nullcontext(cluster))
