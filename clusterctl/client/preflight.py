@@ -29,17 +29,26 @@ from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import LocalFacts
 from clusterctl.plans.diagnose.mesh import (
-    MeshListener,
-    MeshPath,
-    MeshResult,
     parse_listener,
     parse_paths,
     plan_mesh_connections,
 )
 from clusterctl.plans.facts.facts import probe_request
-from clusterctl.plans.facts.untrusted import MAX_ITEMS, read_value
+from clusterctl.plans.facts.untrusted import clean_text
+from clusterctl.protocol.messages.checks import MeshPath, MeshPorts, MeshResult
 from clusterctl.protocol.messages.facts import Facts
-from clusterctl.protocol.messages.record import to_json
+from clusterctl.protocol.messages.record import (
+    MAX_ITEMS,
+    Reading,
+    Record,
+    moment,
+    named,
+    optional,
+    read,
+    record,
+    string,
+    to_json,
+)
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_json
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
@@ -94,9 +103,16 @@ class _MeshTest:
         results, master_port = self._call(listening), _master_port(listening)
         seconds = time.monotonic() - began
         names = tuple(self._members)
-        return MeshResult(names, tuple(results), self.absent, master_port, seconds, self._ports_taken)
+        return MeshResult(
+            nodes=names,
+            paths=tuple(results),
+            absent=self.absent,
+            master_port=master_port,
+            seconds=seconds,
+            ports_taken=self._ports_taken,
+        )
 
-    def _listen(self) -> dict[str, MeshListener]:
+    def _listen(self) -> dict[str, MeshPorts]:
         """Have all listen; returns where, in the order of the nodes."""
         token = secrets.token_hex(32)
         for index, (name, member) in enumerate(self._members.items()):
@@ -110,14 +126,14 @@ class _MeshTest:
             }
             self._send(name, order)
         answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT)
-        listeners: dict[str, MeshListener] = {}
+        listeners: dict[str, MeshPorts] = {}
         for name in (name for name in self._members if name in answers):
             result = parse_listener(
                 answers[name].unread("listening"),
                 translate_node_text(answers[name].text("problem", 200)),
                 self._members[name].addresses,
             )
-            if isinstance(result, MeshListener):
+            if isinstance(result, MeshPorts):
                 listeners[name] = result
             else:
                 self.absent[name] = result
@@ -125,7 +141,7 @@ class _MeshTest:
                 self._ports_taken = name if is_master and answers[name].flag("taken") else self._ports_taken
         return listeners
 
-    def _call(self, listening: Mapping[str, MeshListener]) -> list[MeshPath]:
+    def _call(self, listening: Mapping[str, MeshPorts]) -> list[MeshPath]:
         orders = plan_mesh_connections(listening) if len(listening) > 1 else {}
         for name, peers in orders.items():
             self._send(name, {"mesh": "call", "peers": peers})
@@ -183,7 +199,7 @@ class _MeshTest:
         return None
 
 
-def _master_port(listening: Mapping[str, MeshListener]) -> int | None:
+def _master_port(listening: Mapping[str, MeshPorts]) -> int | None:
     return next((listener.master_port for listener in listening.values() if listener.master_port), None)
 
 
@@ -229,14 +245,13 @@ UNCHANGED = ("torch", "setup", "interpreter")  # what these depend on, and what 
 Rails = Mapping[str, Mapping[str, str]]
 
 
-@dataclass(frozen=True)
-class RecentCheck:
+class RecentCheck(Record):
     """The facts of `REUSED` and `UNCHANGED` and the boot of each node, its addresses by rail, and what they tested."""
 
-    time: float
-    facts: Mapping[str, Facts]
-    rails: Rails
-    mesh: MeshResult | None = None
+    time: float = moment(0.0)
+    facts: Mapping[str, Facts] = named(record(Facts))
+    rails: Rails = named(named(string()))
+    mesh: MeshResult | None = optional(MeshResult)
 
 
 def name_check(nodes: Sequence[Node], interpreters: Mapping[str, Interpreter], *, test_mesh: bool) -> str:
@@ -252,13 +267,13 @@ def name_check(nodes: Sequence[Node], interpreters: Mapping[str, Interpreter], *
 
 def load_check(folder: Path, name: str, now: float) -> RecentCheck | None:
     """Return what was kept of a check, if that is young enough; a damaged file is none."""
-    notes: list[str] = []
+    reading = Reading(clean_text)
     try:
         document = parse_json(read_own(folder / f"{name}.json", MOST_BYTES), MOST_BYTES, MOST_VALUES)
-        check: RecentCheck | None = read_value(RecentCheck, document, "check", notes)
-    except (OSError, MalformedError, TypeError):  # the last for a value that is missing
+        check = read(RecentCheck, document, reading)
+    except (OSError, MalformedError):
         return None
-    return check if check and not notes and 0 <= now - check.time < MAX_AGE else None
+    return check if check and not reading.notes and 0 <= now - check.time < MAX_AGE else None
 
 
 def remove_check(folder: Path, name: str) -> None:
@@ -273,8 +288,8 @@ def save_check(folder: Path, name: str, check: RecentCheck) -> None:
     document = {
         "time": check.time,
         "facts": {name: _facts_to_plain(facts) for name, facts in check.facts.items()},
-        "rails": {name: dict(rails) for name, rails in check.rails.items()},
-        "mesh": asdict(check.mesh) if check.mesh else None,
+        "rails": to_json(check.rails),
+        "mesh": to_json(check.mesh),
     }
     content = json.dumps(document)
     if len(content) <= MOST_BYTES:

@@ -13,7 +13,7 @@ from simulated import SimulatedCluster, Ways, facts_of, simulated_nodes
 from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
 from clusterctl.client.preflight import MAX_AGE, MOST_KEPT, RecentCheck, load_check, save_check
 from clusterctl.console.progress import Phases
-from clusterctl.plans.diagnose.mesh import MeshPath, MeshResult
+from clusterctl.protocol.messages.checks import MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Facts, GpuHealth, GpuState, Machine, Nccl, Torch
 from clusterctl.specs.inventory.model import Inventory
 
@@ -26,8 +26,18 @@ FACTS = Facts(
     nccl=Nccl(version="2.26.2"),
     gpu_health=GpuHealth(devices=(GpuState(),), pci=("0000:01:00.0",)),
 )
-MESH = MeshResult(("a", "b"), (MeshPath("a", "b", step="done", rtt=30),), master_port=29500, seconds=0.1)
-CHECK = RecentCheck(NOW, {"a": FACTS, "b": FACTS}, {"a": {"": "10.0.0.1"}, "b": {"": "10.0.0.2"}}, MESH)
+MESH = MeshResult(
+    nodes=("a", "b"),
+    paths=(MeshPath(caller="a", peer="b", step="done", rtt=30),),
+    master_port=29500,
+    seconds=0.1,
+)
+CHECK = RecentCheck(
+    time=NOW,
+    facts={"a": FACTS, "b": FACTS},
+    rails={"a": {"": "10.0.0.1"}, "b": {"": "10.0.0.2"}},
+    mesh=MESH,
+)
 
 
 def test_what_is_kept_is_read_as_it_was(tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ from clusterctl.plans.cleanup import CleanupPlan, Orphans, WarmServer, parse_sto
 from clusterctl.plans.diagnose.collective import DeepCheckResult, DeepRound, Diagnosis, Group
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_kept
-from clusterctl.plans.diagnose.mesh import MeshPath, MeshResult
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.facts.facts import parse_facts
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
@@ -61,6 +60,7 @@ from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
 from clusterctl.plans.sync.outside_files import OutsideFiles
 from clusterctl.plans.sync.received_names import RefusedEntry
+from clusterctl.protocol.messages.checks import MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import GpuUsage, Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -141,8 +141,11 @@ def checked() -> dict[str, Any]:
     nic = {"name": "eth0", "up": True, "addresses": [{"ip": "10.0.0.1", "prefix": 24, "family": 4}]}
     facts = parse_facts({"torch": {"version": "2.7"}, "nics": [nic], "gpus": {"count": 1}})
     finding = Finding("CC-NET-001", "error", ("gpu02",), "no eth9", "Because.", "", "a NIC")
-    paths = (MeshPath("gpu01", "gpu02", step="done", connect=0.1, least_rtt=90), MeshPath("gpu02", "gpu01"))
-    mesh = MeshResult(("gpu01", "gpu02"), paths, {"gpu02": "no answer"}, seconds=1.0)
+    paths = (
+        MeshPath(caller="gpu01", peer="gpu02", step="done", connect=0.1, least_rtt=90),
+        MeshPath(caller="gpu02", peer="gpu01"),
+    )
+    mesh = MeshResult(nodes=("gpu01", "gpu02"), paths=paths, absent={"gpu02": "no answer"}, seconds=1.0)
     groups = (Group((0, 1), 2, True, rows=((8, 0.1),)),)
     rounds = (DeepRound("all", 1.0, groups),)
     deep = DeepCheckResult("nccl", ("gpu01", "gpu02"), 2, rounds, Diagnosis(False, (0,), ((0, 1),)))

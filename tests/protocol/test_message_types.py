@@ -16,10 +16,11 @@ import pytest
 from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.lab import messages as lab_messages
 from clusterctl.node.state import locks
-from clusterctl.plans.diagnose import collective, mesh
+from clusterctl.plans.diagnose import collective
 from clusterctl.protocol.messages import (
     agent,
     allocation,
+    checks,
     copying,
     evidence,
     facts,
@@ -94,7 +95,8 @@ def known_keys() -> frozenset[str]:
 
 def record_fields() -> frozenset[str]:
     """Return the fields of all records, whose writers and readers the type checker knows."""
-    records = [kind for kind in vars(facts).values() if isinstance(kind, type) and issubclass(kind, Record)]
+    values = [value for module in (checks, facts) for value in vars(module).values()]
+    records = [kind for kind in values if isinstance(kind, type) and issubclass(kind, Record)]
     return frozenset().union(*map(fields_of, records))
 
 
@@ -372,8 +374,6 @@ def sent_values(layer: str) -> set[str]:
 
 # Values of the client that are filled from a message, by its name, and the fields that no node fills.
 FILLED_FROM: dict[type, tuple[str, set[str]]] = {
-    mesh.MeshPath: ("MeshCall", {"caller"}),
-    mesh.MeshListener: ("MeshPorts", {"addresses"}),
     collective.DeepRound: ("RoundEntry", {"kind"}),
     collective.Diagnosis: ("SearchReport", set()),
 }

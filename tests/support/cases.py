@@ -23,9 +23,9 @@ from clusterctl.plans.checks.registry import (
     resolve_waivers,
 )
 from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
-from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.plans.facts.facts import parse_facts, plan_neighbours, with_session_output
 from clusterctl.plans.launch.script import JobCode, merge_uses, parse_file
+from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
 from clusterctl.specs.job.model import Job
@@ -161,12 +161,21 @@ def wire_of(case: Mapping[str, Any]) -> MeshResult | None:
         return None
     names = tuple(node.name for node in nodes(case) if node.name not in told.get("out", ()))
     calls = plan_neighbours(names)
-    ends = [(caller, peer, MESH) for caller, peers in calls.items() for peer in peers]
+    ends: list[tuple[str, str, str]] = [
+        (caller, peer, MESH) for caller, peers in calls.items() for peer in peers
+    ]
     ends += [(name, names[0], MASTER) for name in names[1:]]
     ways = [_way(told.get("ways", {}), *each) for each in ends]
     for rail, changes in told.get("rails", {}).items():
-        ways += [replace(_way(changes, *each), rail=rail) for each in ends if each[2] == MESH]
-    return MeshResult(names, tuple(ways), told.get("absent", {}), 20003, 0.3, told.get("taken", ""))
+        ways += [_way(changes, *each).replace(rail=rail) for each in ends if each[2] == MESH]
+    return MeshResult(
+        nodes=names,
+        paths=tuple(ways),
+        absent=told.get("absent", {}),
+        master_port=20003,
+        seconds=0.3,
+        ports_taken=told.get("taken", ""),
+    )
 
 
 def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door: str) -> MeshPath:
@@ -188,7 +197,7 @@ def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door:
             and other in ("*", peer)
         ):
             values |= change_of
-    return MeshPath(caller, peer, door, **values)
+    return MeshPath(caller=caller, peer=peer, listener=door, **values)
 
 
 def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:

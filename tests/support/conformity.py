@@ -70,7 +70,7 @@ def members(origin: Any, parts: tuple[Any, ...], value: Any) -> Iterator[tuple[A
         return zip(parts, value, strict=True)
     if origin is tuple:
         return zip(repeat(parts[0]), value, strict=False)
-    return zip(repeat(parts[-1]), value.values() if origin in (dict, Mapping) else value, strict=False)
+    return zip(repeat(parts[-1]), value.values() if isinstance(value, dict) else value, strict=False)
 
 
 def record_problems(kind: Any, value: Any, place: str) -> Iterator[str]:

@@ -47,8 +47,8 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
     from clusterctl.plans.diagnose.collective import DeepCheckResult
-    from clusterctl.plans.diagnose.mesh import MeshResult
     from clusterctl.plans.launch.script import JobCode
+    from clusterctl.protocol.messages.checks import MeshResult
 
 PHASE = "check"
 
@@ -160,7 +160,7 @@ def run_preflight(cluster: Cluster, questions: Questions, phases: Phases, folder
 def keep_check(questions: Questions, result: Preflight, folder: Path) -> None:
     """Keep a sound check for the launches of the next moments: that of a launch only once its run has succeeded."""
     if questions.may_reuse and is_sound(result):
-        recent = RecentCheck(result.time, result.facts, result.rails, result.mesh)
+        recent = RecentCheck(time=result.time, facts=result.facts, rails=result.rails, mesh=result.mesh)
         save_check(folder, questions.name, recent)
 
 

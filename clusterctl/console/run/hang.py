@@ -20,10 +20,10 @@ from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
 from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
-from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshResult
 from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
+from clusterctl.protocol.messages.checks import MASTER, MESH, MeshResult
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.messages.record import to_json
 from clusterctl.specs.text import begin_commands

@@ -16,6 +16,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union, cast
 
+from ...protocol.messages.checks import DONE, MAIN_RAIL, MASTER, MeshPath, MeshPorts
+from ...protocol.messages.record import to_json
 from ...protocol.untrusted import Untrusted
 from ..runtime.connections import (
     UNPROVEN_LINE,
@@ -32,19 +34,14 @@ from ..runtime.connections import (
 from ..runtime.event_loop import Loop
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from ...protocol.messages.network import (
         MeshAnswer,
-        MeshCall,
         MeshCallOrder,
         MeshListen,
         MeshListening,
         MeshPeer,
-        MeshPorts,
         MeshProblem,
         MeshProof,
-        TcpInfo,
     )
     from ..runtime.connections import HandshakeAnswer
     from ..runtime.stream import Stream
@@ -71,9 +68,9 @@ class Credentials:
         return prove(self._token, purpose, caller, listener, *nonces)
 
 
-def read_tcp_info(conn: socket.socket) -> TcpInfo:
+def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
     """Read what the kernel knows of a connection; an older one knows less."""
-    stats: TcpInfo = {}
+    stats: Dict[str, Any] = {}
     try:
         stats["mss"] = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
         info = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_SIZE)
@@ -91,7 +88,6 @@ HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
 BULK_LIMIT = 2.5  # seconds without a byte
 MOST_PENDING = 144  # that have proved nothing yet
 LONGEST_NAME = 128  # characters
-MASTER = "master"  # the listener that stands for torchrun's: no bulk there
 
 
 class Bulk:
@@ -168,10 +164,7 @@ def _peer_address(conn: socket.socket) -> str:
 
 
 class Caller:
-    """The calling end; its `report` has what is known of the path from here to a peer, and back.
-
-    See MeshCall in protocol/messages/network.py.
-    """
+    """The calling end; its `report` has what is known of the path from here to a peer, and back."""
 
     def __init__(
         self,
@@ -188,10 +181,10 @@ class Caller:
         self._on_report = on_report
         self._began = 0.0
         self._seen: Optional[str] = None  # our address there
-        self._step: Optional[Literal["transfer", "done"]] = None  # once the other side has proved the token
+        self._step: Optional[str] = None  # once the other side has proved the token
         self._bulk: Optional[Bulk] = None
         self._caller = AuthenticatingCaller(loop, self._answer, self._on_proven, self._report_end)
-        self.report: Optional[MeshCall] = None
+        self.report: Optional[MeshPath] = None
 
     def start(self) -> None:
         """Connect from our training address."""
@@ -208,7 +201,7 @@ class Caller:
         name = self._credentials.name
         identity = (name, str(self._peer["name"]), listener_nonce, own_nonce)
         proof = self._credentials.prove("I call", *identity)
-        bulk = self._peer["listener"] != MASTER
+        bulk = self._peer["listener"] != MASTER  # the listener that stands for torchrun's: no bulk there
         fields: MeshAnswer = {"name": name, "nonce": own_nonce, "proof": proof, "bulk": bulk}
         return fields, self._credentials.prove("I listen", *identity)
 
@@ -225,7 +218,7 @@ class Caller:
             self._finish()
 
     def _finish(self) -> None:
-        self._step = "done"
+        self._step = DONE
         self._report_end(None)
         self.close()
 
@@ -235,30 +228,25 @@ class Caller:
             return
         caller, unproven = self._caller, self._caller.line_socket.malformed
         began, connected = self._began, caller.connected_at
-        known: Any = read_tcp_info(caller.line_socket.conn)  # a part of the report
-        report: MeshCall = {
-            "error": WRONG_PEER if unproven else why,
-            "unproven": unproven,
-            "own": self._address,
-            "step": self._step or ("connect" if connected is None else "greet"),
-            "peer": self._peer["name"],
-            "listener": self._peer["listener"],
-            "rail": self._peer["rail"],
-            "seconds": round(time.monotonic() - began, 6),
-            "got": min(self._bulk.received, SIZE) if self._bulk is not None else 0,
-        }
-        report.update(known)
-        if connected is not None:
-            report["connect"] = round(connected - began, 6)
-        if self._seen is not None:
-            report["seen"] = self._seen
-        self.report = report
+        self.report = MeshPath(
+            error=WRONG_PEER if unproven else why,
+            unproven=unproven,
+            own=self._address,
+            step=self._step or ("connect" if connected is None else "greet"),
+            peer=self._peer["name"],
+            listener=self._peer["listener"],
+            rail=self._peer["rail"],
+            connect=None if connected is None else round(connected - began, 6),
+            seconds=round(time.monotonic() - began, 6),
+            got=min(self._bulk.received, SIZE) if self._bulk is not None else 0,
+            seen=self._seen,
+            **read_tcp_info(caller.line_socket.conn),
+        )
         self._on_report()
 
 
 ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
 ALARM_SECONDS = 30  # seconds from the first order to the end of this process, whatever happens
-MAIN_RAIL = ""  # the rail of the training address
 CLIENT_TIMEOUT = 5.0  # seconds for a client that does not read
 
 
@@ -309,12 +297,12 @@ class Mesh:
         """Listen on the training address, and on those of further NICs as far as that can be done."""
         try:
             ports = {MAIN_RAIL: self._add_listener(listen(self._addresses[MAIN_RAIL], [0]))}
-            listening: MeshPorts = {"ports": ports}
+            master_port = None
             if self._order["master"]:
                 from ..runtime.ports import candidates, ephemeral_range  # node 0's part alone
 
                 free = candidates(self._order["ports"], ephemeral_range(), os.urandom(1)[0] / 256)
-                listening["master_port"] = self._add_listener(self._listen_as_master(tuple(free)))
+                master_port = self._add_listener(self._listen_as_master(tuple(free)))
         except PortsTaken as error:
             return {"problem": str(error), "taken": True}
         except OSError as error:
@@ -322,7 +310,7 @@ class Mesh:
         for rail in self._addresses.keys() - {MAIN_RAIL}:
             with suppress(OSError):
                 ports[rail] = self._add_listener(listen(self._addresses[rail], [0]))
-        return {"listening": listening}
+        return {"listening": to_json(MeshPorts(ports=ports, master_port=master_port))}
 
     def _listen_as_master(self, ports: Sequence[int]) -> socket.socket:
         try:
@@ -365,7 +353,7 @@ class Mesh:
         """Report when the last call has ended; those who call us may still be at it."""
         if self._calling and all(caller.report is not None for caller in self._callers):
             self._calling = False
-            self._stream.answer({"paths": [caller.report for caller in self._callers if caller.report]})
+            self._stream.answer({"paths": to_json([caller.report for caller in self._callers])})
 
 
 class PortsTaken(Exception):

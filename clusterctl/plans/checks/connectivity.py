@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
@@ -21,14 +21,12 @@ from clusterctl.plans.checks.framework import (
     run_on_nodes,
 )
 from clusterctl.plans.checks.nics import find_duplicate_address
-from clusterctl.plans.diagnose.mesh import MASTER, MESH, TRANSFER_SIZE, MeshPath, MeshResult, render_rail
+from clusterctl.plans.diagnose.mesh import TRANSFER_SIZE, render_rail
 from clusterctl.plans.launch.network import training_nic
+from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Nic
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
-
-if TYPE_CHECKING:
-    from clusterctl.protocol.messages.network import MeshStep
 
 Endpoints = tuple[str, str]  # from, to
 Kind = Literal["all", "groups", "node", "into", "out of", "pair", "way"]
@@ -198,7 +196,7 @@ def _describe_duplicate_address(
     return None
 
 
-BEFORE_TRANSFER: tuple[MeshStep, ...] = ("connect", "greet")
+BEFORE_TRANSFER = ("connect", "greet")
 
 
 def _is_closed(path: MeshPath) -> bool:

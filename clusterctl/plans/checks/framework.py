@@ -30,7 +30,7 @@ from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
     from clusterctl.plans.diagnose.collective import DeepCheckResult
-    from clusterctl.plans.diagnose.mesh import MeshResult
+    from clusterctl.protocol.messages.checks import MeshResult
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 

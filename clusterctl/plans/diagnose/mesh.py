@@ -9,100 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from clusterctl.plans.facts.facts import plan_neighbours
-from clusterctl.plans.facts.untrusted import read_value
+from clusterctl.plans.facts.untrusted import read_clean, read_clean_many
 from clusterctl.plans.launch.network import NodeNetwork, training_nic
+from clusterctl.protocol.messages.checks import MAIN_RAIL, MASTER, MESH, MeshPath, MeshPorts
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.network import MeshPeer, MeshStep
+    from clusterctl.protocol.messages.network import MeshPeer
 
 TRANSFER_SIZE = 256 << 10  # bytes each way
-MESH: Final = "mesh"
-MASTER: Final = "master"
-MAIN_RAIL = ""  # the rail of the training addresses; others are called by their network
-DONE: MeshStep = "done"
-
-
-@dataclass(frozen=True)
-class MeshListener:
-    """Where a node listens for the proof: ports by rail, and node 0's second one."""
-
-    addresses: Mapping[str, str] = field(default_factory=dict)
-    ports: Mapping[str, int] = field(default_factory=dict)
-    master_port: int | None = None
-
-
-@dataclass(frozen=True)
-class MeshPath:
-    """One call, as the caller tells it: times in seconds, round trips in microseconds, `got` and `acked` in bytes.
-
-    `step` is how far it came: connect, greet (the other proves who it is), transfer (SIZE bytes both ways), done.
-    """
-
-    caller: str = ""
-    peer: str = ""
-    listener: str = MESH
-    rail: str = MAIN_RAIL
-    step: str = "connect"
-    error: str | None = None
-    unproven: bool = False
-    connect: float | None = None
-    seconds: float | None = None
-    got: int = 0
-    acked: int | None = None
-    lost: int | None = None
-    mss: int | None = None
-    rtt: int | None = None
-    least_rtt: int | None = None
-    own: str | None = None
-    seen: str | None = None
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        """Caller and called."""
-        return self.caller, self.peer
-
-    @property
-    def open(self) -> bool:
-        """Whether all went well."""
-        return self.error is None and self.step == DONE
-
-
-@dataclass(frozen=True)
-class MeshResult:
-    """What a proof showed; `absent` tells why a node did not take part to the end.
-
-    `ports_taken` is node 0 where it found all of the inventory's `ports` in use.
-    """
-
-    nodes: tuple[str, ...]
-    paths: tuple[MeshPath, ...]
-    absent: Mapping[str, str] = field(default_factory=dict)
-    master_port: int | None = None
-    seconds: float = 0.0
-    ports_taken: str = ""
-
-    def select_paths(self, listener: str, rail: str = MAIN_RAIL) -> tuple[MeshPath, ...]:
-        """Give the calls on one rail at one kind of listener, between nodes that took part to the end."""
-        between_present = (path for path in self.paths if not self.absent.keys() & set(path.ends))
-        return tuple(path for path in between_present if (path.listener, path.rail) == (listener, rail))
-
-    def members(self, rail: str) -> tuple[str, ...]:
-        """Name the nodes that call or are called on a rail, in the order of the inventory."""
-        present = {name for path in self.paths if path.rail == rail for name in path.ends}
-        return tuple(name for name in self.nodes if name in present)
-
-    @property
-    def rails(self) -> tuple[str, ...]:
-        """The rails on which there were calls, the training addresses first."""
-        return tuple(sorted({path.rail for path in self.paths}))
 
 
 def render_rail(rail: str) -> str:
@@ -160,7 +81,7 @@ def _network_of(ip: str, prefix: int | None) -> str:
         return ip
 
 
-def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, list[MeshPeer]]:
+def plan_mesh_connections(listeners: Mapping[str, MeshPorts]) -> dict[str, list[MeshPeer]]:
     """List for each node which peers it calls on which rail; all call the second listener of the node that has one."""
     connections: dict[str, list[MeshPeer]] = {name: [] for name in listeners}
     for rail in sorted({rail for listener in listeners.values() for rail in listener.ports}):
@@ -178,23 +99,23 @@ def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, li
     return connections
 
 
-def _connection(name: str, listener: MeshListener, rail: str) -> MeshPeer:
+def _connection(name: str, listener: MeshPorts, rail: str) -> MeshPeer:
     address, port = listener.addresses[rail], listener.ports[rail]
     return {"name": name, "address": address, "port": port, "listener": MESH, "rail": rail}
 
 
-def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> MeshListener | str:
+def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> MeshPorts | str:
     """Read where a node listens, or the reason why it does not."""
-    listener: MeshListener | None = read_value(MeshListener, raw, "listening", [])
+    listener = read_clean(MeshPorts, raw)
     if listener is not None and MAIN_RAIL in listener.ports and listener.ports.keys() <= addresses.keys():
-        return replace(listener, addresses=addresses)
+        return listener.replace(addresses=addresses)
     reason = problem or tr("no reason reported")
     return tr("it cannot listen on {address}: {reason}", address=addresses[MAIN_RAIL], reason=reason)
 
 
 def parse_paths(raw: object, caller: str, targets: Sequence[MeshPeer]) -> tuple[MeshPath, ...]:
     """Read what a node tells of its calls; only of those that it was to make."""
-    paths = read_value(tuple[MeshPath, ...], raw, "paths", []) or ()
-    by_target = {(path.peer, path.listener, path.rail): replace(path, caller=caller) for path in paths}
+    paths = read_clean_many(MeshPath, raw)
+    by_target = {(path.peer, path.listener, path.rail): path.replace(caller=caller) for path in paths}
     target_keys = ((peer["name"], peer["listener"], peer["rail"]) for peer in targets)
     return tuple(by_target[key] for key in target_keys if key in by_target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank, Slot
+from .checks import MeshPath, MeshPorts
 
 
 class Question(TypedDict):
@@ -93,18 +94,6 @@ class MeshCallOrder(TypedDict):
     peers: list[MeshPeer]
 
 
-class _MeshPorts(TypedDict):
-    """Where a node listens, by rail."""
-
-    ports: dict[str, int]
-
-
-class MeshPorts(_MeshPorts, total=False):
-    """Where a node listens, by rail."""
-
-    master_port: int
-
-
 class MeshListening(TypedDict):
     """The answer to `listen`."""
 
@@ -123,44 +112,10 @@ class MeshProblem(Problem, total=False):
     taken: Literal[True]  # no port of the inventory is free for the master
 
 
-class TcpInfo(TypedDict, total=False):
-    """What the kernel reports of a connection; round trips in microseconds."""
-
-    mss: int
-    rtt: int
-    lost: int  # packets that were sent again
-    acked: int  # bytes
-    least_rtt: int
-
-
-MeshStep = Literal["connect", "greet", "transfer", "done"]
-
-
-class _MeshCall(TypedDict):
-    """One call; times in seconds, `got` in bytes."""
-
-    peer: str
-    listener: Literal["mesh", "master"]
-    rail: str
-    step: MeshStep  # how far it came
-    error: str | None
-    unproven: bool  # what answers there does not know the token
-    own: str
-    seconds: float
-    got: int
-
-
-class MeshCall(_MeshCall, TcpInfo, total=False):
-    """One call; times in seconds, `got` in bytes."""
-
-    seen: str
-    connect: float
-
-
 class MeshReport(TypedDict):
     """What came of all calls of a node."""
 
-    paths: list[MeshCall]
+    paths: list[MeshPath]
 
 
 class RankProgress(TypedDict, total=False):

@@ -34,7 +34,7 @@ class Taking:
         self.session.send({**asked, "ports": None, "master": False, **order})
         self.answer = self._hear()
         told = self.answer.get("listening", {})
-        self.ports: dict[str, int] = {**told.get("ports", {}), "master": told.get("master_port", 0)}
+        self.ports: dict[str, int] = {**told.get("ports", {}), "master": told.get("master_port") or 0}
 
     def _hear(self) -> dict[str, Any]:
         frame = self.session.receive()

@@ -9,8 +9,6 @@ import pytest
 from cases import change, healthy_answer
 
 from clusterctl.plans.diagnose.mesh import (
-    MeshListener,
-    MeshResult,
     choose_mesh_members,
     parse_listener,
     parse_paths,
@@ -19,6 +17,7 @@ from clusterctl.plans.diagnose.mesh import (
 )
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, parse_facts, plan_neighbours
 from clusterctl.plans.launch.network import resolve_network
+from clusterctl.protocol.messages.checks import MeshPorts, MeshResult
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 
@@ -100,9 +99,11 @@ def test_further_nics_meet_in_their_networks() -> None:
 
 def test_orders_name_address_port_and_rail() -> None:
     """Each node is told whom to call where, and all the others node 0's second door."""
-    one = MeshListener({"": "10.0.0.1", "r": "10.9.0.1"}, {"": 4001, "r": 4002}, 20003)
-    two = MeshListener({"": "10.0.0.2", "r": "10.9.0.2"}, {"": 5001, "r": 5002})
-    three = MeshListener({"": "10.0.0.3"}, {"": 6001})
+    one = MeshPorts(
+        addresses={"": "10.0.0.1", "r": "10.9.0.1"}, ports={"": 4001, "r": 4002}, master_port=20003
+    )
+    two = MeshPorts(addresses={"": "10.0.0.2", "r": "10.9.0.2"}, ports={"": 5001, "r": 5002})
+    three = MeshPorts(addresses={"": "10.0.0.3"}, ports={"": 6001})
     orders = plan_mesh_connections({"a": one, "b": two, "c": three})
     told = {
         name: [
@@ -151,5 +152,7 @@ def test_who_is_absent_does_not_count() -> None:
     """Calls from and to a node that fell silent say nothing of the way."""
     orders = [{"name": name, "listener": "mesh", "rail": ""} for name in ("b", "c")]
     told = [{"peer": name, "step": "greet", "error": "nobody answers"} for name in ("b", "c")]
-    wire = MeshResult(("a", "b", "c"), parse_paths(told, "a", orders), {"b": "it did not report"})
+    wire = MeshResult(
+        nodes=("a", "b", "c"), paths=parse_paths(told, "a", orders), absent={"b": "it did not report"}
+    )
     assert [way.ends for way in wire.select_paths("mesh")] == [("a", "c")]
