@@ -21,6 +21,7 @@ OUR_OWN_CODE = {  # run what clusterctl itself sent
     "clusterctl/plans/ssh.py",
     "clusterctl/node/boot.py",
     "clusterctl/node/diagnose/rank.py",
+    "clusterctl/node/fork/worker.py",  # the job's script
 }
 
 
@@ -153,7 +154,7 @@ TRUSTED_JSON = {
     "clusterctl/node/runtime/stream.py:__init__": "the client",
     "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
     "clusterctl/node/runtime/reports.py:read": "our own child",
-    "clusterctl/node/supervise/gate.py:read_order": "our own parent",
+    "clusterctl/node/supervise/gate.py:read_line": "our own parent",
     "clusterctl/node/supervise/gate.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/mpi.py:main": "our own parent",

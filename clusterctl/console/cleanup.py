@@ -291,7 +291,7 @@ def render_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> Iterator
             groups.setdefault((server.python, server.torch, server.preload), {})[name] = server
     for group in groups.values():
         servers = list(group.values())
-        modules = ", ".join((f"torch {servers[0].torch}", *servers[0].preload))
+        modules = ", ".join((f"torch {servers[0].torch}".strip(), *servers[0].preload))
         yield tr(
             "{nodes}: warm for {age}, ends in {remaining}: {modules} in {python}, {size}",
             nodes=fold_names(list(group)),

@@ -10,12 +10,12 @@ from importlib import import_module
 
 ROLES = {
     "guardian": "supervise.guardian",
-    "agent": "supervise.guardian",
     "gate": "supervise.gate",
     "setup": "setup.build",
     "hook": "setup.commands",
     "shell": "verbs.shell",
     "gpus": "history.gpus",
+    "standby": "fork.standby",
     "task": "slurm.task",
     "facts": "slurm.check",
     "ray": "supervise.launchers.ray",

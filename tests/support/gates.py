@@ -9,18 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from noderun import payload_zip
-from waiting import HANG, wait_until
+from waiting import wait_until
 
-from clusterctl.node.fork.warm_client import close_all, pack_variables, receive, send
-from clusterctl.node.runtime.processes import restore_signals, set_subreaper
+from clusterctl.node.runtime.processes import restore_signals
 
 # Below those that Linux gives to outgoing connections (ip_local_port_range).
 MASTER_PORTS = range(20000, 30000)
@@ -63,32 +61,31 @@ class Gate:
         self.root.mkdir()
         archive = self.root / "payload.zip"
         archive.write_bytes(payload_zip())
-        if self.start == "waiting":
-            let_gates_wait(archive)
         self.attempt = self.root / "attempt-1"
         self.attempt.mkdir()
-        if self.start in ("warm", "waiting"):
-            with start_warm_server(self, archive) as connection:
-                self._connect(lambda words, pipes: fork_gate(self, connection, words, pipes))
-        else:
-            self._connect(lambda words, pipes: start_gate(self, words, pipes))
-
-    def _connect(self, start: Callable[[list[str], tuple[int, int]], Process]) -> None:
-        """Start the process at the ends of two pipes."""
         go, self._go = os.pipe()
         report_read, report = os.pipe()
         self._reports = os.fdopen(report_read)
         plan = self.plan()
-        words = [str(go), str(report), self.module, *([json.dumps(plan)] if plan else [])]
-        self.process = start([self.python, str(self.root / "payload.zip"), "gate", *words], (go, report))
+        waits = self.start == "waiting"
+        words = [str(go), str(report), self.module, *([json.dumps({**plan, "waits": waits})] if plan else [])]
+        self.process = start_gate(self, [self.python, str(archive), "gate", *words], (go, report))
         os.close(go)
         os.close(report)
+        if waits:
+            self.give_attempt([self.python, str(archive)], self.variables())
+
+    def give_attempt(self, argv: list[str], env: Mapping[str, str]) -> None:
+        """Give a gate that waits its attempt."""
+        start, log = self.plan(), str(self.attempt / "torchrun.log")
+        attempt = {"argv": argv, "start": start, "env": dict(env), "cwd": str(self.root), "log": log}
+        os.write(self._go, json.dumps(attempt).encode() + b"\n")
 
     def plan(self) -> dict[str, Any]:
         """How it is to start workers; nothing for new interpreters."""
         if self.start == "exec":
             return {}
-        mode = "fork" if self.start in ("warm", "waiting") else self.start
+        mode = "fork" if self.start == "waiting" else self.start
         return {"mode": mode, "workers": self.workers, "preload": list(self.preload)}
 
     def variables(self) -> dict[str, str]:
@@ -181,39 +178,8 @@ class Gate:
         return state not in (b"Z", b"X") and (mark.encode() in words or output.startswith(mark))
 
 
-class Process(Protocol):
-    """The gate's process."""
-
-    pid: int
-
-    def kill(self) -> None:
-        """Send SIGKILL, unless it has ended."""
-
-    def wait(self) -> int:
-        """Wait for the end."""
-
-
-class Adopted:
-    """A child that another process has forked."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: int | None = None
-
-    def kill(self) -> None:
-        """Send SIGKILL, unless it has ended."""
-        if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Wait for the end."""
-        if self._code is None:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._code
-
-
 def start_gate(gate: Gate, words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    """Start a gate with a new interpreter."""
+    """Start a gate; one that waits opens the log when it has an attempt."""
     with (gate.attempt / "torchrun.log").open("w") as log:
         return subprocess.Popen(
             words,
@@ -226,72 +192,6 @@ def start_gate(gate: Gate, words: list[str], descriptors: tuple[int, ...]) -> su
             start_new_session=True,
             preexec_fn=restore_signals,  # noqa: PLW1509 - as the agent does; nothing here has threads
         )
-
-
-LET_GATES_WAIT = """
-import os, time
-from clusterctl.node.fork.warm_server import Server
-
-serve_agent = Server.serve_agent
-
-def serve_next_agent(server, connection):
-    while os.getppid() != {agent}:
-        time.sleep(0.001)
-    server._open = [connection]
-    server._prepare_gate()
-    serve_agent(server, connection)
-
-Server.serve_agent = serve_next_agent
-del Server._fork_again  # there is no other gate than the one that waits
-"""
-
-
-def let_gates_wait(archive: Path) -> None:
-    """Have the server start its gate before there are words for it, as that of a run that is to come does."""
-    with zipfile.ZipFile(archive) as plain:
-        texts = {name: plain.read(name) for name in plain.namelist()}
-    texts["__main__.py"] = LET_GATES_WAIT.format(agent=os.getpid()).encode("ascii") + texts["__main__.py"]
-    with zipfile.ZipFile(archive, "w") as changed:
-        for name, text in texts.items():
-            changed.writestr(name, text)
-
-
-@contextmanager
-def start_warm_server(gate: Gate, archive: Path) -> Iterator[socket.socket]:
-    """Start a gate that forks a warm server, and end it; this process adopts the server, as an agent does."""
-    set_subreaper()
-    own_end, end = socket.socketpair()
-    own_end.settimeout(HANG)
-    pipes = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]  # no one gives GO or reads reports
-    plan = json.dumps({**gate.plan(), "warm": end.fileno()})
-    words = [gate.python, str(archive), "gate", *map(str, pipes), gate.module, plan]
-    with own_end:
-        first = start_gate(gate, words, (*pipes, end.fileno()))
-        end.close()
-        close_all(pipes)
-        greeting, _ = receive(own_end)
-        first.kill()
-        first.wait()
-        assert greeting is not None
-        yield own_end
-    os.waitpid(greeting.count("pid"), 0)
-    set_subreaper(enabled=False)
-
-
-def fork_gate(gate: Gate, connection: socket.socket, words: list[str], pipes: tuple[int, int]) -> Adopted:
-    """Let a warm server fork the gate."""
-    with (gate.attempt / "torchrun.log").open("w") as log:
-        request: Any = {
-            "do": "gate",
-            "argv": words,
-            "env": pack_variables(gate.variables()),
-            "cwd": str(gate.root),
-        }
-        send(connection, request, (*pipes, log.fileno()))
-    answer, _ = receive(connection)
-    assert answer is not None
-    assert answer.count("pid"), answer
-    return Adopted(answer.count("pid"))
 
 
 def read(path: Path) -> str:

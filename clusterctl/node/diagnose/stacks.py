@@ -28,6 +28,10 @@ NO_FRAME = "  <no Python frame>"
 THREAD = re.compile(r"(?:Current t|T)hread 0x([0-9a-f]{1,16})\b.{0,100}\(most recent call first\):")
 STOPPED = "tT"
 ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
+OURS = re.compile(  # below the script of a forked worker
+    r'^  File "[^"\n]*clusterctl/node/fork/worker\.py", line \d+ in run_command$(?:\n  File .*)*\n?',
+    re.MULTILINE,
+)
 ANSWERING = re.compile(
     r'/(?:clusterctl_rank|diagnose/rank)\.py", line \d+ in _answer\s*\Z'
 )  # its own thread for us
@@ -119,12 +123,12 @@ class StackRequest:
         return find_thread(self._read_end(), self._marker.get("main", 0))
 
     def _read_end(self) -> str:
-        """Read what has come, of a long text the end: the main thread is last."""
+        """Read what has come, of a long text the end, without frames of ours: the main thread is last."""
         try:
             with open(self._path, "rb") as source:
                 size = source.seek(0, os.SEEK_END)
                 source.seek(max(self._start, size - 4 * LONGEST_STACK))
-                return source.read(4 * LONGEST_STACK).decode("utf-8", "replace")
+                return OURS.sub("", source.read(4 * LONGEST_STACK).decode("utf-8", "replace"))
         except OSError:
             return ""
 

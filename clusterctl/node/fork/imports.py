@@ -1,12 +1,14 @@
-"""What a server has imported and with what: a later process that would have imported something else must not use it."""
+"""What a gate that waits has imported, and with what: a run that would have imported something else must not get it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from contextlib import suppress
-from hashlib import sha256
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, Tuple
+
+if TYPE_CHECKING:
+    from ...protocol.messages.local import GateStart
 
 # What differs from login to login, or is set by us, and is not read by an import.
 VOLATILE = frozenset(
@@ -24,61 +26,54 @@ VOLATILE = frozenset(
     }
 )
 VOLATILE_PREFIX = "CLUSTERCTL_"
+TORCHRUN = "torch.distributed.run"
 Signature = Tuple[int, int, int]
 
 
 class Imports(NamedTuple):
-    """The interpreter as its command names it, the payload, variables, modules, and the files they came from."""
+    """The interpreter as its command names it, the payload, variables, the gate's plan, and the files imported."""
 
     python: str
     payload: str
     env: Mapping[str, str]
-    preload: Sequence[str]
+    start: GateStart
     files: Mapping[str, Signature]
 
-    def digest(self) -> str:
-        """Give a text that two servers share if each could stand for the other."""
-        stable = sorted(pair for pair in self.env.items() if is_stable(pair[0]))
-        values = (
-            self.python,
-            self.payload,
-            stable,
-            list(self.preload),
-            sorted(self.files.items()),
-        )
-        return sha256(repr(values).encode("utf-8", "surrogateescape")).hexdigest()
-
-    def find_changed_file(self) -> str:
-        """Name a file that is no longer what was imported, or a directory of modules with other entries."""
-        return next((path for path, signature in self.files.items() if sign(path) != signature), "")
-
-    def find_difference(self, python: str, preload: Sequence[str], env: Mapping[str, str]) -> str:
-        """Say what a process that starts with these would have done otherwise, its files aside."""
+    def find_difference(self, python: str, payload: str, env: Mapping[str, str], start: GateStart) -> str:
+        """Return what a gate that starts now would do otherwise; empty if nothing."""
         if python != self.python:
             return "the interpreter is %s, not %s" % (python, self.python)
-        if list(preload) != list(self.preload):
-            return "preload differs"
+        if payload != self.payload:
+            return "it is of another version of clusterctl"
+        for name in ("mode", "preload", "workers"):
+            if start.get(name) != self.start.get(name):
+                return "%s differs" % name
         for name in sorted({*env, *self.env}):
             if is_stable(name) and env.get(name) != self.env.get(name):
                 return "%s differs from its value when torch was imported" % name
-        return ""
+        changed = self.find_changed_file()
+        return "%s has changed since it was imported" % changed if changed else ""
+
+    def find_changed_file(self) -> str:
+        """Return a file that is no longer what was imported, or a directory of modules with other entries."""
+        return next((path for path, signature in self.files.items() if sign(path) != signature), "")
 
 
 def is_stable(name: str) -> bool:
-    """Whether a variable must have the value that it had at the import."""
+    """Return whether a variable must have the value that it had at the import."""
     return name not in VOLATILE and not name.startswith(VOLATILE_PREFIX)
 
 
-def record_imports(payload: str, preload: Sequence[str]) -> Imports:
+def record_imports(payload: str, start: GateStart) -> Imports:
     """Record what this process has imported."""
     with open("/proc/self/cmdline", "rb") as source:
         python = os.fsdecode(source.read().split(b"\0")[0])
     files = {path: sign(path) for path in {*list_files()}}
-    return Imports(python, payload, dict(os.environ), list(preload), files)
+    return Imports(python, payload, dict(os.environ), start, files)
 
 
 def list_files() -> Iterator[str]:
-    """Name the files of modules and libraries, the interpreter, and the directories that modules are looked for in."""
+    """Yield the files of modules and libraries, the interpreter, and the directories that modules are looked for in."""
     for module in list(sys.modules.values()):
         path: Any = getattr(module, "__dict__", {}).get("__file__")  # type: ignore[record-key]  # a module's own
         if isinstance(path, str):
@@ -93,7 +88,7 @@ def list_files() -> Iterator[str]:
 
 
 def sign(path: str) -> Signature:
-    """Give what changes when a file is replaced or written."""
+    """Return what changes when a file is replaced or written."""
     try:
         status = os.stat(path)
     except OSError:

@@ -16,8 +16,7 @@ from ..diagnose import rank as diagnosed_rank
 from .worker import Command
 
 TESTED_TORCH = ("2.13", "2.14")
-TESTED_PYTHON = ("3.11",)
-NEWEST_PYTHON = (3, 12)
+TESTED_PYTHON = ("3.11", "3.12", "3.13")
 
 # What libc, libraries below torch, or modules read once, when they are loaded.
 LOAD_PREFIXES = (
@@ -79,12 +78,7 @@ def find_untested_version(mode: str, torch_version: str) -> str:
 
 
 def find_other_interpreter() -> str:
-    """Refuse interpreters that are not CPython with its lock, and one without `-u`, which torchrun passes.
-
-    CPython 3.13 crashes in Py_FinalizeEx after a fork in a thread: it goes back to the state of the first thread.
-    """
-    if sys.version_info[:2] > NEWEST_PYTHON:
-        return "Python %d.%d cannot end such a process" % sys.version_info[:2]
+    """Refuse interpreters that are not CPython with its lock, and one without `-u`, which torchrun passes."""
     if sys.implementation.name != "cpython":
         return "the interpreter is %s" % sys.implementation.name
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -194,6 +188,8 @@ def find_odd_script(command: Command) -> str:
     script = os.path.join(command.cwd, command.argv[2])
     if not os.path.isfile(script) or not os.access(script, os.R_OK):
         return "%s is no file that can be read" % command.argv[2]
+    if script.endswith(".pyc"):
+        return "%s is byte code" % command.argv[2]
     return "%s is an archive" % command.argv[2] if pkgutil.get_importer(script) is not None else ""
 
 

@@ -1,16 +1,16 @@
-"""Guardian and agent of a warm server's next run, started beforehand: they have imported all that they need, and wait.
+"""Two processes and a gate that wait for the next run of a node, started when a run with `keep_warm` has ended.
 
 ```
-server                           guardian                          agent
-  fork, exec ------------------> imports, waits
-                                   fork before the exec ---------> imports, waits; below it a server of its own
-  order: control, log, verb ---> becomes the run's guardian
-                                   pid to the verb
-                                   order: control, log ----------> becomes the run's agent
+guardian of run A, as its last act
+  fork, exec -> standby, at a socket in the work directory ---- becomes guardian of B by exec
+                  fork -> its child ----------------------------- becomes agent of B by exec
+                            exec -> gate: imports torch, waits -- stays its child, as one that the agent has started
+verb "start" of run B -> request with the agent's socket and agent.log; the answer means that B has started
 ```
 
-Where none waits, or one for other variables or options, both are started for the order. A process that waits ends with
-the one that would send it the order.
+So everything of run B is below its guardian and agent, and is found, stopped and judged as in any run. What waits has
+no descriptor of a run, the root as its directory, and no secret, as those come with GO. It ends when its time is up,
+memory is scarce, another standby has taken its place, or one of the three has ended.
 """
 
 from __future__ import annotations
@@ -18,202 +18,284 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
-import sys
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
-from ...protocol.untrusted import Untrusted
-from ..runtime.processes import restore_signals, set_subreaper
-from . import interface
-from .imports import is_stable
+from ...protocol.untrusted import MalformedError, Untrusted
+from ..runtime.processes import descendants, identify, set_subreaper
+from ..state.environments import apply_environment
+from ..state.run_record import read_spec, read_state
+from ..state.workdir import parse_dict
+from .imports import count_bytes, is_stable
+from .inherited import read_inherited
 from .warm_client import (
     LONGEST_VARIABLE,
     close_all,
-    pack_variables,
+    is_private,
+    peer_uid,
+    query,
     receive,
     send,
+    socket_folder,
+    socket_name,
     unpack_variables,
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.local import RunOrder
+    from ...protocol.messages.files import Spec
+    from ...protocol.messages.local import RunOrder, WarmServerFacts
 
 MOST_WORDS = 10_000
 MOST_OPTIONS = 100  # words of an interpreter's command line
-ORDER_LIMIT = 2.0  # seconds for a message to a guardian or from it, which may be halted
-NO_RUN = "-"  # in the place of the run's directory
-ForkServer = Callable[[Iterable[int]], int]
+REQUEST_LIMIT = 2.0  # seconds for a request at the socket
+CHECK_INTERVAL = 5.0  # seconds between looks at the memory
+LEAST_AVAILABLE = 0.05  # of the memory
+MOST_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
+LONGEST_WAIT = 86400.0  # seconds
 
 
-class Launch(NamedTuple):
-    """How guardian and agent are started: words up to their role, and variables."""
-
-    argv: List[str]
-    env: Dict[str, str]
-
-    def is_like(self, other: Launch) -> bool:
-        """Whether what was started like this could have been started like the other."""
-        return self.argv == other.argv and _stable(self.env) == _stable(other.env)
-
-
-def _stable(env: Mapping[str, str]) -> Dict[str, str]:
-    return {name: value for name, value in env.items() if is_stable(name)}
-
-
-def read_launch(request: Untrusted) -> Launch:
-    """Read it from a request."""
-    env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
-    return Launch(list(request.texts("argv", MOST_OPTIONS)), env)
-
-
-class Standby(NamedTuple):
-    """A guardian that waits at the other end of the line, and how it was started."""
-
-    line: socket.socket
-    launch: Launch
-    pid: int
-
-    def hand_over(self, rundir: str, launch: Launch, cwd: str, descriptors: Sequence[int]) -> bool:
-        """Let it become a run's guardian, with the agent's socket, agent.log and the verb; False if it has ended."""
-        order: RunOrder = {"do": "run", "rundir": rundir, "env": pack_variables(launch.env), "cwd": cwd}
-        try:
-            send(self.line, order, descriptors)
-        except OSError:
-            return False
-        finally:
-            self.line.close()
-        return True
-
-
-def start_standby(
-    launch: Launch,
-    private: Sequence[socket.socket],
-    fork_server: ForkServer,
-    descriptors: Sequence[int] = (),
-) -> Standby:
-    """Start guardian and agent, detached from this process, without what is `private` to it; OSError if that fails.
-
-    `descriptors` come with the order: the agent's server, which is not exec'ed, would hold them for the whole run.
-    """
-    own_end, line = socket.socketpair()
-    between = os.fork()
-    if between == 0:
-        run_in_child(lambda: _exec_guardian(launch, line, [*private, own_end], fork_server, descriptors))
-    line.close()
-    os.waitpid(between, 0)
-    own_end.settimeout(ORDER_LIMIT)
-    greeting, _ = receive(own_end)
-    pid = greeting.integer("pid", 1) if greeting is not None else None
-    if pid is None:
-        own_end.close()
-        raise OSError("no process could be forked")
-    return Standby(own_end, launch, pid)
-
-
-def _exec_guardian(
-    launch: Launch,
-    line: socket.socket,
-    private: Sequence[socket.socket],
-    fork_server: ForkServer,
-    descriptors: Sequence[int],
-) -> None:
-    if os.fork():
-        os._exit(0)
-    for connection in private:
-        connection.close()
-    close_all(descriptors)
-    send(line, {"pid": os.getpid()})
-    os.setsid()
+def main(arguments: List[str]) -> None:
+    """Wait for the run after the one in the directory given, until the time that its record names."""
+    rundir = arguments[0]
     leave_output()
-    restore_signals()
-    set_subreaper()
-    orders, beats, (own_end, agent_end) = os.pipe(), os.pipe(), socket.socketpair()
+    os.chdir("/")
+    spec, until = read_spec(rundir), Untrusted(read_state(rundir)).record("warm").moment("until")
+    if spec is None or until is None or is_memory_short():
+        return
+    workdir, node = os.path.dirname(os.path.dirname(os.path.dirname(rundir))), spec["node"]
+    query(workdir, node, {"do": "end"})
+    listener, own = listen(workdir, node)
+    orders, beats, (line, agent_end) = os.pipe(), os.pipe(), socket.socketpair()
     agent = os.fork()
-    if agent:
-        kept = {"orders": orders[1], "beats": beats[0], "line": line.fileno(), "next": own_end.fileno()}
-        _exec_role(launch, "guardian", {"agent": agent}, kept)
-    close_all((orders[1], beats[0], line.detach(), own_end.detach()))
-    set_subreaper()  # a gate that waits becomes its child before the exec
-    kept = {"orders": orders[0], "beats": beats[1], "line": agent_end.fileno()}
-    _exec_role(launch, "agent", {}, {**kept, "warm": fork_server(kept.values())})
-
-
-def _exec_role(launch: Launch, role: str, facts: Mapping[str, int], kept: Mapping[str, int]) -> None:
-    """Become guardian or agent, with these descriptors."""
-    for descriptor in kept.values():
-        os.set_inheritable(descriptor, True)
-    words = [*launch.argv, role, NO_RUN, json.dumps({**facts, **kept})]
-    os.execve(words[0], words, launch.env)
-
-
-def run_in_child(work: Callable[[], None]) -> None:
-    """Do the work of a forked process, which never returns."""
-    try:
-        work()
-    finally:
-        os._exit(1)
+    if agent == 0:
+        close_all((orders[1], beats[0], line.detach(), listener.detach()))
+        wait_as_agent(apply_environment(rundir, spec), agent_end, {"orders": orders[0], "beats": beats[1]})
+        return
+    close_all((orders[0], beats[1], agent_end.detach()))
+    standby = Standby(apply_environment(rundir, spec), line, now() + min(until - time.time(), LONGEST_WAIT))
+    standby.wait(listener, own, os.path.join(socket_folder(workdir), socket_name(node)))
+    if standby.order is not None:
+        exec_role(standby.order, standby.log, {"agent": agent}, {"orders": orders[1], "beats": beats[0]})
+    line.close()
+    os.waitpid(agent, 0)
 
 
 def leave_output() -> None:
-    """Have no input, and write nowhere."""
+    """Read from and write to nothing."""
     null = os.open(os.devnull, os.O_RDWR)
     for target in (0, 1, 2):
         os.dup2(null, target)
     os.close(null)
 
 
-# in guardian and agent
+class Standby:
+    """What waits at the socket; `order` is the run that it has taken, `log` its agent.log."""
 
+    def __init__(self, spec: Spec, line: socket.socket, ends_at: float) -> None:
+        self._spec = spec
+        self._line = line
+        self._ends_at = ends_at
+        self._since = time.time()
+        self._torch = ""
+        self.order: Optional[RunOrder] = None
+        self.log = -1
 
-def await_order(ends: Dict[str, int]) -> str:
-    """Wait for a run, and return its directory; `ends` has an agent's `control` then.
+    def wait(self, listener: socket.socket, own: os.stat_result, path: str) -> None:
+        """Serve each connection, until there is a run, the time is up, memory is short or the path is another's."""
+        poller = select.poll()
+        poller.register(listener, select.POLLIN)
+        poller.register(self._line, select.POLLIN)
+        stays = True
+        while stays and now() < self._ends_at and is_same_file(path, own) and not is_memory_short():
+            wait = max(0.0, min(CHECK_INTERVAL, self._ends_at - now()))
+            ready = [descriptor for descriptor, _ in poller.poll(wait * 1000)]
+            if self._line.fileno() in ready:
+                stays = self._read_line()
+            elif ready:
+                stays = self._serve_connection(listener)
+        if is_same_file(path, own):
+            with suppress(OSError):
+                os.unlink(path)
 
-    A guardian answers the verb when nothing can be in its way any more: without an answer the verb starts the run
-    itself. Only then does the agent get the order.
-    """
-    line = socket.socket(fileno=ends.pop("line"))
-    agent = socket.socket(fileno=ends.pop("next")) if "next" in ends else None
-    if agent is not None and agent in select.select([line, agent], [], [])[0]:
-        sys.exit("the agent has ended")
-    order, descriptors = receive(line)
-    if order is None:
-        sys.exit(0)
-    line.close()
-    rundir = order.text("rundir")
-    _follow(order, rundir, descriptors[1])
-    if agent is None:
-        ends["control"] = descriptors[0]
-        return rundir
-    control, log, verb = descriptors
-    with socket.socket(fileno=verb) as connection:
+    def _read_line(self) -> bool:
+        """Take what the future agent reports of its gate; returns False once one of them has ended."""
+        report, _ = receive(self._line)
+        self._torch = report.text("torch") if report is not None else ""
+        return report is not None
+
+    def _serve_connection(self, listener: socket.socket) -> bool:
+        """Answer one request of this account; returns whether the standby stays."""
         try:
-            send(connection, {"pid": os.getpid()})
-        except OSError:
-            sys.exit("the verb has ended; it starts the run itself")
-    passed: RunOrder = {
-        "do": "run",
-        "rundir": rundir,
-        "env": list(order.texts("env", MOST_WORDS, LONGEST_VARIABLE)),
-        "cwd": order.text("cwd"),
+            connection, _ = listener.accept()
+        except OSError:  # it has left again
+            return True
+        what = ""
+        descriptors: List[int] = []
+        with connection:
+            try:
+                connection.settimeout(REQUEST_LIMIT)
+                if peer_uid(connection) != os.geteuid():
+                    return True
+                request, descriptors = receive(connection)
+                request = request or Untrusted({})
+                what = request.one_of("do", ("start", "describe", "end")) or ""
+                if what == "start":
+                    self._start(connection, request, descriptors)
+                else:
+                    send(connection, self._describe())
+            except (OSError, MalformedError):
+                return (
+                    what != "end"
+                )  # its sender need not wait for the answer; a start without one has not begun
+            finally:
+                close_all(descriptors)
+        return what != "end" and self.order is None
+
+    def _start(self, connection: socket.socket, request: Untrusted, descriptors: Sequence[int]) -> None:
+        """Take a run, unless it must have what this process has inherited otherwise.
+
+        The answer comes before all else: without one the verb starts the run itself, and there must be no second.
+        """
+        order = read_order(request)
+        differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
+        if differences:
+            refusal = "this login has other limits or rights: %s" % differences[0][:200]
+            send(connection, {"refused": refusal})
+            return
+        control, log = descriptors
+        send(connection, {"pid": os.getpid()})
+        self.order, self.log = order, os.dup(log)
+        self._line.settimeout(REQUEST_LIMIT)
+        send(self._line, order, (control, log))
+
+    def _describe(self) -> WarmServerFacts:
+        below = [stat.pid for stat in descendants(os.getpid())]
+        return {
+            **identify(os.getpid()).as_dict(),  # type: ignore[typeddict-item]  # of a living process both are known
+            "python": self._spec["python"],
+            "torch": self._torch,
+            "preload": self._spec["start"]["preload"],
+            "since": self._since,
+            "until": time.time() + self._ends_at - now(),
+            "bytes": count_bytes([os.getpid(), *below]),
+        }
+
+
+def read_order(request: Untrusted) -> RunOrder:
+    """Read which run guardian and agent are for, and how they are started."""
+    argv = list(request.texts("argv", MOST_OPTIONS))
+    if not argv:
+        raise MalformedError("no argv")
+    return {
+        "do": "start",
+        "argv": argv,
+        "rundir": request.text("rundir"),
+        "env": list(request.texts("env", MOST_WORDS, LONGEST_VARIABLE)),
+        "cwd": request.text("cwd"),
     }
-    with agent:
-        send(agent, passed, (control, log))
-    close_all((control, log))
-    return rundir
 
 
-def _follow(order: Untrusted, rundir: str, log: int) -> None:
-    """Take directory, variables, output and command line of a process that was started for the run."""
-    os.chdir(order.text("cwd"))
-    os.environ.clear()
-    os.environ.update(unpack_variables(order.texts("env", MOST_WORDS, LONGEST_VARIABLE)))
+def exec_role(order: RunOrder, log: int, facts: Mapping[str, int], kept: Mapping[str, int]) -> None:
+    """Become a run's guardian or agent, with these descriptors; the words are those by which `stop` finds either."""
+    os.chdir(order["cwd"])
     for target in (1, 2):
         os.dup2(log, target)
-    words, variables = read_command(), interface.render_variables(os.environ)
-    interface.show_command([*words[:-2], os.fsencode(rundir), words[-1]], variables)
+    for descriptor in kept.values():
+        os.set_inheritable(descriptor, True)
+    words = [*order["argv"], "guardian", order["rundir"], json.dumps({**facts, **kept})]
+    os.execve(words[0], words, unpack_variables(order["env"]))
 
 
-def read_command() -> Tuple[bytes, ...]:
-    """Read this process's command line."""
-    with open("/proc/self/cmdline", "rb") as source:
-        return tuple(source.read().split(b"\0")[:-1])
+def wait_as_agent(spec: Spec, line: socket.socket, ends: Mapping[str, int]) -> None:
+    """Start the gate and wait for a run; return, with the gate ended, when there is none."""
+    from ..supervise.spare_gate import WITHOUT_ATTEMPT, start_waiting
+    from ..supervise.spawn import plan_environment
+
+    set_subreaper()  # what the gate leaves becomes a child of the agent
+    env = plan_environment(os.environ, spec, {}, WITHOUT_ATTEMPT)[0]
+    gate = start_waiting(spec, {name: value for name, value in env.items() if is_stable(name)})
+    poller = select.poll()
+    poller.register(gate.report, select.POLLIN)
+    poller.register(line, select.POLLIN)
+    while poller.poll():
+        if select.select([line], [], [], 0)[0]:
+            order, descriptors = receive(line)
+            if order is not None:
+                control, log = descriptors
+                kept = {**ends, "control": control, "go": gate.go, "report": gate.report}
+                exec_role(read_order(order), log, {"gate": gate.identity.pid}, kept)
+            break
+        report = parse_dict(os.read(gate.report, 1 << 16))
+        if report is None:  # it has ended, or cannot fork workers
+            break
+        send(line, {"torch": Untrusted(report).text("waits")})
+    os.kill(gate.identity.pid, signal.SIGKILL)
+    os.waitpid(gate.identity.pid, 0)
+
+
+def now() -> float:
+    """Return the time since boot; unlike the monotonic clock it counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def is_same_file(path: str, own: os.stat_result) -> bool:
+    """Return whether the path still leads to this file."""
+    try:
+        return os.path.samestat(own, os.stat(path))
+    except OSError:
+        return False
+
+
+def listen(workdir: str, node: str) -> Tuple[socket.socket, os.stat_result]:
+    """Listen at the node's socket, in a directory that only this account can enter; returns the socket's file, too."""
+    folder = socket_folder(workdir)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not is_private(os.fstat(directory)):
+            raise OSError("%s can be used by others" % folder)
+        return bind(directory, socket_name(node))
+    finally:
+        os.close(directory)
+
+
+def bind(directory: int, name: str) -> Tuple[socket.socket, os.stat_result]:
+    """Take the name in the directory, even if another standby has it; by a rename: the file is always this one's."""
+    aside = "%s.%d" % (name, os.getpid())
+    with suppress(FileNotFoundError):
+        os.unlink(aside, dir_fd=directory)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("/proc/self/fd/%d/%s" % (directory, aside))
+    listener.listen(8)
+    listener.settimeout(REQUEST_LIMIT)
+    own = os.stat(aside, dir_fd=directory)
+    os.replace(aside, name, src_dir_fd=directory, dst_dir_fd=directory)
+    return listener, own
+
+
+def is_memory_short() -> bool:
+    """Return whether little memory is available, or processes wait for it."""
+    return is_short(read_lines("/proc/meminfo"), read_lines("/proc/pressure/memory"))
+
+
+def is_short(sizes: Sequence[str], pressure: Sequence[str]) -> bool:
+    """Return the same by the lines of meminfo, and of the kernel's pressure stall information if it has that."""
+    values = dict(line.split(":", 1) for line in sizes if ":" in line)
+    total, available = (int(values.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable"))
+    if total and "MemAvailable" in values and available < total * LEAST_AVAILABLE:
+        return True
+    some = next(iter(pressure), "").partition("avg10=")[2].split(" ")[0]
+    return float(some or 0.0) > MOST_STALLED
+
+
+def read_lines(path: str) -> List[str]:
+    """Read a file of the kernel; nothing if it has none of that name."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as source:
+            return source.read().splitlines()
+    except OSError:
+        return []

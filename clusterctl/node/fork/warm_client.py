@@ -1,6 +1,6 @@
-"""How a node's warm server is found and asked: its socket is in a private directory, its owner this account.
+"""How what waits for a node's next run is found: its socket is in a private directory, its owner this account.
 
-A message over it is its length, JSON within bounds, and descriptors; server and agents send it with what is here.
+A message over it is its length, JSON within bounds, and descriptors; both sides send and read it with what is here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def socket_name(node: str) -> str:
     return sha256(("%s %s" % (boot_id(), node)).encode("utf-8")).hexdigest()[:16]
 
 
-def connect(workdir: str, node: str, limit: float = LIMIT) -> Optional[socket.socket]:
+def connect(workdir: str, node: str) -> Optional[socket.socket]:
     """Connect to the node's warm server; None if there is none that is ours."""
     folder = socket_folder(workdir)
     try:
@@ -44,7 +44,7 @@ def connect(workdir: str, node: str, limit: float = LIMIT) -> Optional[socket.so
     except OSError:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(limit)
+    connection.settimeout(LIMIT)
     try:
         if not is_private(os.fstat(directory)):
             raise OSError("%s can be used by others" % folder)

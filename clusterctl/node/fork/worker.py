@@ -1,24 +1,24 @@
-"""What a forked process changes to be what `python -u SCRIPT` or `python -u -m MODULE` would be, its run and its end.
+"""What a forked process changes to be what `python -u SCRIPT` or `python -u -m MODULE` would be, and its run.
 
-Every difference that a script could notice is undone here, or is a reason not to fork (`obstacles.py`).
+A difference that matters to scripts is undone here, or is a reason not to fork (`obstacles.py`). What remains is listed
+in decision 68: frames of ours below the script's, and the command line and variables that /proc shows.
 """
 
 from __future__ import annotations
 
 import builtins
-import functools
 import gc
 import importlib.machinery
+import io
 import os
-import signal
 import sys
 import threading
 import types
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from contextlib import suppress
+from typing import Any, Dict, List, NamedTuple
 
 from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
-from . import interface
 
 OWN_PACKAGE = __name__.partition(".")[0]
 
@@ -50,9 +50,6 @@ def apply_command(command: Command, stdout: int, stderr: int) -> None:
     os.chdir(command.cwd)
     os.environ.clear()
     os.environ.update(command.env)
-    interface.show_command(
-        [os.fsencode(word) for word in command.argv], interface.render_variables(command.env)
-    )
     reset_interpreter(command)
     reset_random_numbers()
     reset_multiprocessing(command.cwd)
@@ -110,67 +107,59 @@ def reset_multiprocessing(cwd: str) -> None:
 
 
 def reset_faulthandler() -> None:
-    """Let faulthandler, if PYTHONFAULTHANDLER asks for it, have a stack in this thread."""
+    """Give faulthandler, if PYTHONFAULTHANDLER asks for it, a stack of this process."""
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None and faulthandler.is_enabled():
         faulthandler.disable()
         faulthandler.enable()
 
 
-def run_worker(command: Command) -> Iterator[functools.partial[Any]]:
-    """Yield the steps to the end of the process; who calls them must be no Python function.
+def run_command(command: Command) -> None:
+    """Run the script or module as the interpreter does; what it raises passes through and ends the process.
 
-    So the script's first frame is the first of all: no stack that it sees or prints holds one of ours.
+    The traceback of an error is printed here, where our frames can be left out. The interpreter, which must see the
+    error to end by SIGINT after Ctrl-C, prints it no second time.
     """
-    results: List[int] = []
-    if command.module:
-        results.append(run_module(command.module))
-    else:
-        yield plan_script(command, results.append)
-    code = 1 if results[0] == -1 else results[0]
-    if results[0] == -1 and getattr(sys, "last_type", None) is KeyboardInterrupt:
-        code = signal.SIGINT
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        interface.raise_exit_code()
-    yield functools.partial(interface.exit_function(), code)
-
-
-def plan_script(command: Command, on_result: Callable[[int], Any]) -> functools.partial[Any]:
-    """Give the step that runs a script as the interpreter itself does."""
-    name = command.argv[2]
-    if sys.version_info >= (3, 9):
-        name = os.path.join(command.cwd, name)
-    path = os.fsencode(name)
-    return functools.partial(interface.file_runner(on_result), interface.open_stream(path), path, 1, None)
-
-
-def run_module(name: str) -> int:
-    """Run a module as `python -m` does; returns the exit code, or -1 for an error, which is printed."""
-    import runpy
-
     try:
-        runpy._run_module_as_main(name)  # type: ignore[attr-defined]  # what the interpreter itself calls
-    except SystemExit as error:
-        return exit_code(error)
-    except BaseException as error:  # noqa: BLE001, RUF100 - as the interpreter does
+        if command.module:
+            import runpy
+
+            runpy._run_module_as_main(command.module)  # type: ignore[attr-defined]  # what the interpreter itself calls
+        else:
+            run_script(command)
+    except SystemExit:
+        raise
+    except BaseException as error:
         print_error(error)
-        return -1
-    return 0
+        sys.excepthook = lambda *_: None
+        raise
 
 
-def exit_code(error: SystemExit) -> int:
-    """Give the code of `sys.exit(...)`; what is no number is printed."""
-    if error.code is None:
-        return 0
-    if isinstance(error.code, int):
-        return error.code & 0xFF
-    print(error.code, file=sys.stderr)
-    return 1
+def run_script(command: Command) -> None:
+    """Run a script in `__main__`, whose attributes are those that the interpreter sets."""
+    path = command.argv[2]
+    if sys.version_info >= (3, 9):
+        path = os.path.join(command.cwd, path)
+    main = sys.modules["__main__"]
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__file__, main.__dict__["__cached__"] = path, None
+    try:
+        with io.open_code(path) as source:
+            content = source.read()
+        exec(compile(content, path, "exec", dont_inherit=True), main.__dict__)
+    finally:  # as the interpreter does, before functions of `atexit`
+        for stream in (sys.stderr, sys.stdout):
+            with suppress(Exception):
+                stream.flush()
+        for name in ("__file__", "__cached__"):
+            main.__dict__.pop(name, None)
 
 
 def print_error(error: BaseException) -> None:
-    """Let the hook print an error without the frame of `run_module`."""
-    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    """Print an error by the hook, without our frames; a syntax error of the script has no others."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == run_command.__code__.co_filename:
+        trace = trace.tb_next
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     if sys.version_info >= (3, 12):

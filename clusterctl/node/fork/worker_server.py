@@ -1,7 +1,7 @@
 """The worker server: a process with torch imported and a single thread, forked from the gate before torchrun's import.
 
-Its own side comes first, then that of the gate, which starts the server while there is one thread, and torchrun's
-workers through it.
+Its own side comes first, then that of the gate, which starts it while there is one thread, and torchrun's workers
+through it.
 
 ```
 gate, later torchrun                       server
@@ -9,30 +9,20 @@ gate, later torchrun                       server
                                                so the worker becomes a child of torchrun, as an exec'ed one
   <---------------------------- line: pid      worker: its own session, ready to run
   <------------------- control: one byte       server: the process in between is reaped
-  line: one byte -------------------------->   worker: runs the script
+  line: one byte -------------------------->   worker: `fork_server` returns its command
 ```
-
-Why a thread: what torchrun's `Popen` starts must have no frame of ours below its own. The gate forks the server from a
-thread whose first function is one of C; in the child that thread is the main thread. It takes the steps of a generator:
-while a step runs the generator is suspended and appears in no stack.
 """
 
 from __future__ import annotations
 
-import _thread
 import array
-import functools
 import gc
 import json
 import os
-import resource
 import signal
 import socket
 import struct
 import subprocess
-import time
-import warnings
-from collections import deque
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import (
@@ -43,14 +33,15 @@ from typing import (
     FrozenSet,
     Iterator,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Sequence,
-    Tuple,
+    Union,
 )
 
 from ..runtime.processes import set_subreaper
-from . import interface
+from .imports import TORCHRUN
 from .obstacles import (
     HANDLER_MODULE,
     count_threads,
@@ -59,15 +50,15 @@ from .obstacles import (
     list_failed_imports,
     list_imported,
 )
-from .worker import Command, apply_command, run_worker
+from .worker import Command, apply_command
 
 if TYPE_CHECKING:
+    from ...protocol.messages.files import StartSpec
     from ...protocol.messages.local import ForkReport
 
 
 LENGTH = struct.Struct("!Q")
 MOST_DESCRIPTORS = 3
-UNLIMITED_STACK = 64 << 20  # bytes; an ordinary limit is 8 MiB
 
 
 class Request(NamedTuple):
@@ -79,90 +70,25 @@ class Request(NamedTuple):
     line: int
 
 
-def fork_server(private: Sequence[int]) -> Tuple[socket.socket, int]:
-    """Fork the server, which does not keep the `private` descriptors; returns its socket and pid.
-
-    OSError with the reason where it cannot serve.
-    """
-    gate_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    steps = serve(gate_end, server_end, private)
-    _thread.stack_size(stack_size())
-    try:
-        call_in_thread(steps)
-    finally:
-        _thread.stack_size(0)
-    greeting = receive(gate_end)
-    pid, obstacle = greeting.get("pid"), greeting.get("obstacle")
-    if pid and not obstacle:
-        return gate_end, pid
-    gate_end.close()
-    if pid:
-        os.waitpid(pid, 0)
-    raise OSError(obstacle or "the worker server could not be forked")
-
-
-def call_in_thread(steps: Iterator[functools.partial[Any]]) -> None:
-    """Let a thread call the steps one after the other, with no Python function below them."""
-    _thread.start_new_thread(deque, (map(functools.partial.__call__, steps), 0))
-
-
-def stack_size() -> int:
-    """Give a thread the stack that the limit gives to a process."""
-    soft = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return UNLIMITED_STACK if soft == resource.RLIM_INFINITY else max(soft // 4096 * 4096, 1 << 16)
-
-
-def serve(
-    gate_end: socket.socket, server_end: socket.socket, private: Sequence[int]
-) -> Iterator[functools.partial[Any]]:
-    """Fork the server; in it, take requests; in each worker, yield the steps to its end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads: ours only waits
-        try:
-            pid = os.fork()
-        except OSError as error:
-            send(server_end, {"pid": 0, "obstacle": str(error)})
-            pid = -1
-    if pid:
-        server_end.close()
-        return
-    _thread.stack_size(0)
-    gate_end.close()
-    for descriptor in private:
-        os.close(descriptor)
-    obstacle = try_to_show_command()
-    send(server_end, {"pid": os.getpid(), "obstacle": obstacle})
-    if obstacle:
-        os._exit(0)
+def serve(control: socket.socket) -> Command:
+    """Take requests until the gate ends; returns in each worker, once the gate is ready for it to run."""
     freeze_imports()
-    request = wait_for_request(server_end)
-    server_end.close()
-    line = socket.socket(fileno=request.line)
-    prepare_worker(request, line)
-    yield from run_worker(request.command)
+    request = wait_for_request(control)
+    control.close()
+    prepare_worker(request, socket.socket(fileno=request.line))
+    return request.command
 
 
 def freeze_imports() -> None:
-    """Make old what the import has made: else each worker, or gate, would begin with looking through all of it.
+    """Make old what the import has made: else each worker would begin with looking through all of it.
 
-    That takes 0.18 s, so it is done once: what is forked from a warm server finds everything frozen already. The freeze
-    costs nothing and lets no search touch, and so copy, memory that is shared.
+    That takes 0.18 s, so it is done once. The freeze costs nothing and lets no search touch, and so copy, memory that
+    is shared.
     """
     gc.enable()
     if not gc.get_freeze_count():
         gc.collect()
     gc.freeze()
-
-
-def try_to_show_command() -> str:
-    """Find out whether this kernel lets a process change its own command line; returns why not."""
-    try:
-        with open("/proc/self/cmdline", "rb") as source:
-            words = source.read().split(b"\0")[:-1]
-        interface.show_command(words, interface.render_variables(os.environ))
-    except (OSError, ValueError, AttributeError) as error:
-        return "the kernel does not let a process change its command line: %s" % error
-    return ""
 
 
 def wait_for_request(control: socket.socket) -> Request:
@@ -247,7 +173,6 @@ def receive_request(control: socket.socket) -> Optional[Request]:
 
 
 FORK_LIMIT = 30.0  # seconds for one worker: only a fork that hangs takes as long
-THREAD_LIMIT = 2.0  # seconds for the thread that forked the server to end
 OMP_VARIABLE = "OMP_NUM_THREADS"
 
 Note = Callable[[str, str], None]
@@ -274,53 +199,71 @@ class Server(NamedTuple):
             os.waitpid(self.pid, 0)
 
 
-def start_server(mode: str, preload: Sequence[str], private: Sequence[int]) -> Tuple[Optional[Server], str]:
-    """Import what the workers will need and fork the server; without one the reason is returned."""
-    import torch
-    import torch.distributed
+def import_torch(module: str, start: StartSpec, workers: int) -> str:
+    """Import what the workers will need; returns why this process cannot be forked, empty if it can.
 
-    failed = list_failed_imports(preload)
-    if failed:
-        return None, "preload: " + "; ".join("%s: %s" % entry for entry in failed.items())
-    obstacle = find_process_obstacle(mode, torch, os.environ)
-    if obstacle:
-        return None, obstacle
-    try:
-        control, pid = fork_server(private)
-    except OSError as error:
-        return None, str(error)
-    server = Server(control, pid, dict(os.environ), list_imported())
-    # Counted after the fork: NumPy's OpenBLAS ends its threads before one, in a handler of its own.
-    threads = wait_for_one_thread()
-    if threads > 1:
-        server.close()
-        return None, "%d threads run after the import" % threads
-    return server, ""
+    What torch's import raises is raised; any other error only prevents the fork.
+    """
+    with worker_threads(workers):
+        import torch
+        import torch.distributed
 
-
-def wait_for_one_thread() -> int:
-    """Wait until the thread that forked the server has ended; returns how many there are."""
-    deadline = time.monotonic() + THREAD_LIMIT
-    while count_threads() > 1 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return count_threads()
+        if module != TORCHRUN:
+            return "the launcher is not torchrun"
+        failed = list_failed_imports(start["preload"])
+        if failed:
+            return "preload: " + "; ".join("%s: %s" % entry for entry in failed.items())
+        try:
+            return find_process_obstacle(start["mode"], torch, os.environ)
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
+            return "%s: %s" % (type(error).__name__, error)
 
 
 @contextmanager
 def worker_threads(workers: int) -> Iterator[None]:
     """Import with the number of threads that torchrun will set for its workers, who would import torch with it."""
-    if workers < 2 or OMP_VARIABLE in os.environ:
-        yield
-        return
-    os.environ[OMP_VARIABLE] = "1"
+    added = imported_env(os.environ, workers).keys() - os.environ.keys()
+    os.environ.update(dict.fromkeys(added, "1"))
     try:
         yield
     finally:
-        os.environ.pop(OMP_VARIABLE, None)
+        for name in added:
+            del os.environ[name]
+
+
+def imported_env(env: Mapping[str, str], workers: int) -> Dict[str, str]:
+    """Return the variables with which a gate for so many workers imports torch."""
+    return {OMP_VARIABLE: "1", **env} if workers > 1 else dict(env)
+
+
+def fork_server(workers: int, private: Sequence[int]) -> Union[Server, Command, str]:
+    """Fork the server, which does not keep the `private` descriptors; returns it, or why there is none.
+
+    In each worker that the server forks this returns the worker's command: what calls it must go on to `run_command`
+    and have nothing above it that would catch what a script raises.
+    """
+    control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return str(error)
+    if pid == 0:
+        control.close()
+        for descriptor in private:
+            os.close(descriptor)
+        return serve(server_end)
+    server_end.close()
+    server = Server(control, pid, imported_env(os.environ, workers), list_imported())
+    # Counted after the fork: NumPy's OpenBLAS ends its threads before one, in a handler of its own.
+    threads = count_threads()
+    if threads > 1:
+        server.close()
+        return "%d threads run after the import" % threads
+    return server
 
 
 def fork_workers(server: Server, note: Note) -> str:
-    """Let torchrun start its workers through the server; returns why not, if this torch starts them otherwise."""
+    """Make torchrun start its workers through the server; returns why not, if this torch starts them otherwise."""
     try:
         handler: Any = import_module(HANDLER_MODULE)
     except ImportError:

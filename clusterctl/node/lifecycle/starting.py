@@ -61,18 +61,10 @@ def on_ports_opened(run: Run, *, has_environment: bool, port: Optional[int], loc
         announce_start(run, None)
 
 
-def on_gate_started(
-    run: Run,
-    *,
-    entry: Optional[TorchrunRecord],
-    port: Optional[int] = None,
-    method: str = "",
-    text: str = "",
-) -> None:
+def on_gate_started(run: Run, *, entry: Optional[TorchrunRecord], port: Optional[int] = None) -> None:
     """Go on with what comes after the gate, or end it if the end came while it was started.
 
-    `port` is the new master port after one that was taken. `method`: forked from a warm server, or not although there
-    was one, and why; empty where there was none.
+    `port` is the new master port after one that was taken.
     """
     run.change(torchrun_runs=True)
     if run.phase is Phase.ENDING:
@@ -82,14 +74,17 @@ def on_gate_started(
     if port is not None:
         run.change(held_port=port, port=port)
     run.effects.set_state({"torchrun": entry})
-    if method:
-        run.effects.journal("warm", {"method": method, "text": text})
     if port is not None:
         return
     if not run.attempt.announced:
         announce_start(run, entry)
     elif not run.attempt.is_first:
         start_before(run)
+
+
+def on_warm_gate(run: Run, method: str, text: str) -> None:
+    """Record whether what waited for this attempt was used, and if not, why."""
+    run.effects.journal("warm", {"method": method, "text": text})
 
 
 def report_setup(run: Run) -> None:

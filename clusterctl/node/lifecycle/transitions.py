@@ -36,6 +36,7 @@ PHASES: Dict[Callable[..., Any], Tuple[Phase, ...]] = {
     starting.on_prepared: STARTS,
     starting.on_ports_opened: STARTS,
     starting.on_gate_started: (*START, Phase.ENDING),
+    starting.on_warm_gate: ANY,
     starting.on_setup_ordered: STARTS,
     starting.on_before_ordered: START,
     starting.on_doing: ANY,

@@ -87,6 +87,14 @@ def find_run_environment(rundir: str, spec: Spec) -> Optional[Environment]:
     )
 
 
+def apply_environment(rundir: str, spec: Spec) -> Spec:
+    """Return the spec of a run with the Python of the job's own environment in it, if one has been made."""
+    environment = find_run_environment(rundir, spec)
+    if environment is None or not environment.prefix:
+        return spec
+    return {**spec, "python": environment.python, "environment": environment.prefix}
+
+
 def append_programs_to_path(env: Dict[str, str], python: str) -> None:
     """Let the programs beside an interpreter be found too, after all others: `accelerate`, `torchrun`, `pip`."""
     folder, path = os.path.dirname(python), env.get("PATH") or os.defpath

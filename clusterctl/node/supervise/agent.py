@@ -28,7 +28,8 @@ from .attempt import Site
 from .events import Events
 from .executor import Client, Executor
 from .gang_orders import GangOrders
-from .warm_server import WarmServer
+from .spare_gate import SpareGate
+from .spawn import Gate
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyOrder, Secrets
@@ -52,12 +53,12 @@ HISTORY_AFTER = 1.5  # seconds until sampling begins: its import would delay the
 
 
 class Descriptors(NamedTuple):
-    """The agent's descriptors: the client's socket, the guardian's orders, its beats, perhaps a warm server."""
+    """The agent's descriptors: the client's socket, the guardian's orders, its beats, perhaps those of a gate."""
 
     control: int
     orders: int
     beats: int
-    warm: Optional[int]
+    gate: Optional[Gate]
 
 
 class Agent:
@@ -85,7 +86,7 @@ class Agent:
         self._halted = HaltedJournal(self._record)
         locks = Locks(self._loop, spec, lambda: self._run.attempt.observed.started)
         self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
-        self._warm = WarmServer(self._loop, self._record, spec, descriptors.warm)
+        self._warm = SpareGate(self._record, descriptors.gate)
         site = Site(self._loop, self._record, rundir, {}, "", self._events, self._warm)
         self._executor = Executor(site, spec, self._client, self._locks)
         state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
@@ -140,7 +141,8 @@ class Agent:
         """Take one frame of the client: its secrets first, then orders."""
         if "secrets" in frame and not self._prepared:
             secrets = cast("Secrets", frame)
-            self._warm.refusal = str(secrets.get("cold") or "")
+            if secrets.get("cold"):
+                self._events.post(partial(starting.on_warm_gate, method="exec", text=str(secrets["cold"])))
             self._prepare(secrets["secrets"], str(secrets["token"] or ""))
         elif "do" in frame:
             self._on_order(cast("AnyOrder", frame))
@@ -185,6 +187,7 @@ class Agent:
         if signal.SIGTERM in signal_numbers:
             self._stop("agent")
         for pid, status in reap():
+            self._warm.on_child_exit(pid)
             self._executor.processes.on_child_exit(pid, status)
 
     def _stop(self, signalled: str) -> None:

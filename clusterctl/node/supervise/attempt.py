@@ -34,9 +34,9 @@ from .ranks.stall import StallWatch
 from .ranks.workers import Worker
 from .ranks.zombies import Zombie, Zombies
 from .run_processes import RunProcesses
+from .spare_gate import SpareGate
 from .spawn import make_paths
 from .stages import Stages
-from .warm_server import WarmServer
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import Stage
@@ -56,7 +56,7 @@ class Site(NamedTuple):
     secrets: Dict[str, str]
     token: str
     events: Events
-    warm: WarmServer
+    warm: SpareGate
 
 
 class Attempt(Processes):
@@ -138,18 +138,14 @@ class Attempt(Processes):
                 self._master_port = MasterPort(self._site.loop, self._spec["ports"])
             if self._temporary is not None:
                 self._temporary.hold()
-            spec, warm = self.stages.spec, self._site.warm
+            spec = self.stages.spec
             paths = make_paths(self._site.rundir, spec)
             self.torchrun = GateProcess(
                 self._site.loop, spec, paths, GateEvents(self.post, self._on_worker_end, self._on_gate_exit)
             )
-            self.torchrun.start(os.environ, self._site.secrets, warm)
+            self.torchrun.start(os.environ, self._site.secrets, self._site.warm)
             port = self._master_port.port if other_port and self._master_port is not None else None
-            method = "fork" if self.torchrun.is_forked else "exec" if warm.refusal else ""
-            entry = self.torchrun.as_dict()
-            self.post(
-                partial(starting.on_gate_started, entry=entry, port=port, method=method, text=warm.refusal)
-            )
+            self.post(partial(starting.on_gate_started, entry=self.torchrun.as_dict(), port=port))
 
     def start_helper(self, stage: Stage) -> None:
         """Run `setup` or `before`."""

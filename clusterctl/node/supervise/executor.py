@@ -151,7 +151,7 @@ class Executor(Effects):
         if not self._record.state["gang_done"]:
             self._record.set({"gang_done": True})
             self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)
-            self._site.warm.stay()
+            self._site.warm.stay(self._spec)
         release_disk_reserve(self._site.rundir)
         if self._record.flush():
             self.processes.gpu_memory_wait.when_free(self._loop.stop)

@@ -15,23 +15,28 @@ import sys
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, TypeVar, Union
 
 from ...protocol.exit_status import split_status
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
-from ..runtime.children import start_child
+from ..runtime.children import open_output, start_child
 from ..runtime.reports import write_report
 
 if TYPE_CHECKING:
     from ...protocol.messages.local import (
         GateOrder,
+        GateRun,
         GateStart,
         MpiNodeOrder,
         NodeProgram,
         RayNodeOrder,
         StartedWorker,
     )
+    from ..fork.worker import Command
+    from ..fork.worker_server import Server
+
+T = TypeVar("T")
 
 
 def main(arguments: List[str]) -> None:
@@ -47,97 +52,93 @@ def main(arguments: List[str]) -> None:
 
 
 def run_module(go: int, report: int, name: str, start: Optional[GateStart]) -> None:
-    """Import torchrun, or torch's older way to call it, and become it on GO; `start` asks for forked workers."""
+    """Import torchrun, or torch's older way to call it, and become it on GO; `start` asks for forked workers.
+
+    A forked worker begins here as well: what its script raises must meet no handler on its way out.
+    """
+    sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
+    gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
+    forked: Union[Server, Command, str] = ""
+    if start is not None:
+        from ..fork import worker
+
+        forked = prepare_fork(go, report, name, start)
+        if isinstance(forked, worker.Command):
+            worker.run_command(forked)
+            return
+    module = report_failure(report, lambda: import_module(name))
+    gc.freeze()
+    gc.enable()
+    write_report(report, {"ready": str(sys.modules["torch"].__version__)})
+    order = read_order(go)
+    os.close(go)
+    apply_order(order)
+    watch_workers(report)
+    if start is not None:
+        install_fork(report, forked)
+    argv = [native(word) for word in order["argv"]]
+    sys.argv = [str(module.__file__), *argv]
+    module.main(argv)
+
+
+def report_failure(report: int, work: Callable[[], T]) -> T:
+    """Do what may raise whatever torch raises at its import; the traceback is reported."""
     try:
-        prepared = prepare_module(name, start, (go, report))
+        return work()
     except BaseException:
         import traceback
 
         write_report(report, {"failed": traceback.format_exc()})
         raise
-    run_torchrun(go, report, prepared)
 
 
-Note = Callable[[str, str], None]
+def prepare_fork(go: int, report: int, name: str, start: GateStart) -> Union[Server, Command, str]:
+    """Import what workers need and fork the worker server; see `fork_server` for what is returned."""
+    from ..fork.worker_server import fork_server, import_torch
+
+    obstacle = report_failure(report, lambda: import_torch(name, start, start["workers"]))
+    if start.get("waits"):
+        await_run(go, report, start, obstacle)
+    return obstacle or fork_server(start["workers"], (go, report))
 
 
-class Prepared(NamedTuple):
-    """What was imported, and what remains to be done before workers are forked."""
+def await_run(go: int, report: int, start: GateStart, obstacle: str) -> None:
+    """Wait for the run of a gate that was started before it; where that would import something else, exec its gate."""
+    from ..fork.imports import TORCHRUN, record_imports
+    from ..fork.worker_server import freeze_imports
 
-    module: Any
-    torch: str
-    install_fork: Optional[Callable[[Note], None]]
-
-
-def prepare_module(name: str, start: Optional[GateStart], private: Sequence[int]) -> Prepared:
-    """Import torch and its module, with a worker server between the two if `start` asks for forked workers."""
-    sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
-    gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
-    install_fork = prepare_fork(start, name, private) if start is not None else None
-    import torch
-
-    module = import_module(name)
-    gc.freeze()
-    gc.enable()
-    return Prepared(module, str(torch.__version__), install_fork)
-
-
-def run_torchrun(go: int, report: int, prepared: Prepared) -> None:
-    """Report that nothing is missing but GO, and run torchrun after it."""
-    write_report(report, {"ready": prepared.torch})
-    order = read_order(go)
-    apply_order(order)
-    watch_workers(report)
-    if prepared.install_fork is not None:
-        prepared.install_fork(lambda method, text: report_start(report, method, text))
+    if obstacle:
+        sys.exit(obstacle)
+    made = record_imports(sys.argv[0], start)
+    freeze_imports()
+    write_report(report, {"waits": str(sys.modules["torch"].__version__)})
+    order: GateRun = read_line(go)
+    env = {native(key): native(value) for key, value in order["env"].items()}
+    log = open_output(native(order["log"]))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.chdir(native(order["cwd"]))
     argv = [native(word) for word in order["argv"]]
-    sys.argv = [str(prepared.module.__file__), *argv]
-    prepared.module.main(argv)
-
-
-def prepare_gate(start: GateStart, private: Sequence[int]) -> Callable[[List[str]], None]:
-    """Do beforehand what a warm server's gate does before it is ready; returns the rest, which takes `main`'s words."""
-    prepared = prepare_module("torch.distributed.run", start, private)
-
-    def run(arguments: List[str]) -> None:
-        go, report = int(arguments[0]), int(arguments[1])
+    difference = made.find_difference(argv[0], argv[1], env, order["start"])
+    write_report(report, {"warm": "exec" if difference else "fork", "text": difference})
+    if difference:
         for descriptor in (go, report):
-            os.set_inheritable(descriptor, False)
-        run_torchrun(go, report, prepared)
+            os.set_inheritable(descriptor, True)
+        words = ["gate", str(go), str(report), TORCHRUN, json.dumps(order["start"])]
+        os.execve(argv[0], [*argv, *words], env)
+    os.environ.clear()
+    os.environ.update(env)
 
-    return run
 
+def install_fork(report: int, forked: Union[Server, Command, str]) -> None:
+    """Make torchrun fork its workers, or report why it starts them with a new interpreter."""
+    from ..fork.worker_server import Server, fork_workers
 
-def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
-    """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
-    from ..fork.worker_server import fork_workers, start_server, worker_threads
-
-    server, obstacle = None, "the launcher is not torchrun"
-    if name == "torch.distributed.run":
-        with worker_threads(start["workers"]):
-            import_module(
-                "torch.distributed"
-            )  # an error of torch is the gate's, any other only ends the attempt to fork
-            agent = [start["warm"]] if "warm" in start else []
-            try:
-                server, obstacle = start_server(start["mode"], start["preload"], [*private, *agent])
-            except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
-                obstacle = f"{type(error).__name__}: {error}"
-            if server is not None and agent:
-                from ..fork import warm_server
-
-                with suppress(OSError):  # no process to be had: later gates are exec'ed
-                    program = warm_server.GateProgram(main, prepare_gate)
-                    warm_server.fork_server(agent[0], start, (*private, server.control.fileno()), program)
-            for descriptor in agent:
-                os.close(descriptor)
-
-    def install(note: Note) -> None:
-        reason = fork_workers(server, note) if server is not None else obstacle
-        if reason:
-            note("exec", reason)
-
-    return install
+    on_start = functools.partial(report_start, report)
+    reason = fork_workers(forked, on_start) if isinstance(forked, Server) else str(forked)
+    if reason:
+        on_start("exec", reason)
 
 
 def report_start(report: int, method: str, text: str) -> None:
@@ -152,6 +153,7 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
 
     write_report(report, {"ready": ""})
     order = read_order(go)
+    os.close(go)
     apply_order(order)
     if start is not None:
         report_start(report, "exec", "the launcher is not torchrun")
@@ -190,16 +192,20 @@ def plan_program(order: GateOrder) -> Tuple[List[str], bytes]:
 
 
 def read_order(go: int) -> GateOrder:
-    """Wait for GO; the agent's end before it ends the gate."""
+    """Wait for GO."""
+    order: GateOrder = read_line(go)
+    return order
+
+
+def read_line(go: int) -> Any:
+    """Wait for a line of JSON; the agent's end before it ends the gate."""
     content = b""
     while not content.endswith(b"\n"):
         chunk = os.read(go, 1 << 16)
         if not chunk:
             sys.exit("no GO: the agent is gone")
         content += chunk
-    os.close(go)
-    order: GateOrder = json.loads(content.decode("utf-8"))
-    return order
+    return json.loads(content.decode("utf-8"))
 
 
 def apply_order(order: GateOrder) -> None:

@@ -15,7 +15,7 @@ from ...protocol.exit_status import split_status
 from ...protocol.run_paths import RunPaths
 from ..diagnose.rank import VARIABLE
 from ..lifecycle.ending import on_start_method, on_workers_started
-from ..lifecycle.starting import on_gate_ready
+from ..lifecycle.starting import on_gate_ready, on_warm_gate
 from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
@@ -23,6 +23,7 @@ from ..runtime.reports import Reports
 from ..state.environments import append_programs_to_path
 from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
+from .spare_gate import SpareGate, send_attempt
 from .spawn import (
     AttemptPaths,
     Gate,
@@ -31,7 +32,6 @@ from .spawn import (
     render_template,
     start_gate,
 )
-from .warm_server import WarmServer
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import SentTemplate, Spec, TorchrunRecord
@@ -65,7 +65,8 @@ class GateProcess:
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
         self._secrets: Mapping[str, str] = {}
-        self.is_forked = False
+        self._inherited: Mapping[str, str] = {}
+        self._spare: Optional[SpareGate] = None
         self._reports: Optional[Reports] = None
         self._go_sent = self._closed = False
 
@@ -84,20 +85,21 @@ class GateProcess:
         return [self.log, *self.workers.logs()]
 
     def start(
-        self, inherited: Mapping[str, str], secrets: Mapping[str, str], server: Optional[WarmServer] = None
+        self, inherited: Mapping[str, str], secrets: Mapping[str, str], spare: Optional[SpareGate] = None
     ) -> None:
-        """Start the gate; of one that a server outlives the secrets come with GO."""
-        if server is not None and server.is_needed:
+        """Start the gate, or take one that waits: its secrets come with GO."""
+        self._inherited, self._spare = inherited, spare
+        waiting = spare.pop(self.spec) if spare is not None else None
+        if waiting is not None:
             self._secrets, secrets = secrets, {}
         env, self._templates = plan_environment(inherited, self.spec, secrets, self.paths)
         if not self.spec["module"]:
             append_programs_to_path(env, self.spec["python"])
         self._diagnosis, self._search_path = env.get(VARIABLE, ""), env.get("PYTHONPATH", "")
-        if server is not None:
-            self._gate = server.fork_gate(self.spec, env, self.paths)
-        self.is_forked = self._gate is not None
-        if self._gate is None:
-            self._gate = start_gate(self.spec, env, self.paths, server.expect() if server else None)
+        if waiting is not None and send_attempt(waiting, self.spec, env, self.paths):
+            self._gate = waiting
+        else:
+            self._gate = start_gate(self.spec, env, self.paths)
         self._reports = Reports(self._loop, self._gate.report, self._on_report)
 
     def send_go(self, address: str, port: int, token: str = "") -> None:
@@ -188,6 +190,11 @@ class GateProcess:
             self._watch.add(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
                 self._events.post(partial(on_workers_started, ranks=sorted(self.workers.by_rank)))
+                if self._spare is not None:
+                    env = plan_environment(self._inherited, self.spec, {}, self.paths)[0]
+                    self._spare.start_next(self.spec, env)
+        elif "warm" in report:
+            self._events.post(partial(on_warm_gate, method=report["warm"], text=report["text"]))
         elif "start" in report:
             self._events.post(partial(on_start_method, method=report["start"], text=report["text"]))
         elif "ended" in report:

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
+from ...protocol.untrusted import Untrusted
+from ..runtime.children import start_child
 from ..runtime.processes import (
     ProcessTree,
     describe_leftovers,
     identify,
+    interpreter_options,
     read_stat,
     set_subreaper,
     wake_on,
@@ -29,12 +32,12 @@ from ..state.run_record import Record, new_state, read_spec, read_state, run_tag
 from ..state.temp_dirs import own_prefix, remove_all
 from ..state.watchers import HALTED
 from ..state.workdir import parse_dict, release_disk_reserve
-from .run_processes import RunProcesses, find_spared
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import JournalFacts, Spec
     from ...protocol.states import RunState
     from .agent import Agent
+    from .spawn import Gate
 
 AGENT_LIMIT = 20.0  # seconds without a beat
 BEATS_PER_LIMIT = 8  # waits without a beat that make up the limit
@@ -53,15 +56,13 @@ class Pipes(NamedTuple):
 def main(arguments: List[str]) -> None:
     """Guard the run in the directory given first; the second argument is the agent's socket to the client.
 
-    A warm server has both started at once, and before there is a run; then each gets the ends of the pipes.
+    Two processes that have waited for the run exec both (`node/fork/standby.py`); each gets its ends of the pipes.
     """
     rundir, given = arguments[0], parse_dict(arguments[1].encode("ascii"))
     ends: Dict[str, int] = dict(given or {})
-    agent = ends.pop("agent", None)
+    agent, gate = ends.pop("agent", None), ends.pop("gate", None)
     for descriptor in ends.values():
         os.set_inheritable(descriptor, False)
-    if given is not None:
-        rundir = await_run(ends, is_agent=agent is None)
     spec = read_spec(rundir)
     if spec is None:
         sys.exit(f"no spec in {rundir}")
@@ -77,18 +78,11 @@ def main(arguments: List[str]) -> None:
         pipes = Pipes(-1, ends["orders"], ends["beats"], -1)
         guard(rundir, spec, agent, watch_agent(pipes, wakeup, limit))
     else:
-        descriptors = (ends["control"], ends["orders"], ends["beats"], ends["warm"])
+        from .spawn import Gate
+
+        spare = Gate(identify(gate), ends["go"], ends["report"]) if gate is not None else None
+        descriptors = (ends["control"], ends["orders"], ends["beats"], spare)
         make_agent(rundir, spec, descriptors, limit).run(identify(os.getppid()))
-
-
-def await_run(ends: Dict[str, int], *, is_agent: bool) -> str:
-    """Import what is needed, and wait for the run of a warm server; returns its directory."""
-    from ..fork.standby import await_order
-
-    if is_agent:
-        from ..gang import failover  # noqa: F401 - what nearly each run needs
-        from . import agent  # noqa: F401
-    return await_order(ends)
 
 
 def start_agent(rundir: str, spec: Spec, control: int, wakeup: int, limit: float) -> None:
@@ -109,7 +103,7 @@ def start_agent(rundir: str, spec: Spec, control: int, wakeup: int, limit: float
 
 
 def make_agent(
-    rundir: str, spec: Spec, descriptors: Tuple[int, int, int, Optional[int]], limit: float
+    rundir: str, spec: Spec, descriptors: Tuple[int, int, int, Optional[Gate]], limit: float
 ) -> Agent:
     """Make the agent, whose modules the guardian itself has no need of."""
     from .agent import Agent, Descriptors
@@ -118,18 +112,26 @@ def make_agent(
 
 
 def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
-    """See the agent off; if it did not end in order, do its work. Nothing of the run survives this."""
+    """Wait for the agent's end; if it did not end in order, do its work. Nothing of the run survives this."""
     if silence is not None:
         silence += describe_halt(pid)
         os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     if silence is not None or status != 0:
         stop_run(rundir, spec, silence or describe_loss(status))
-        ProcessTree(run_tag_prefix(spec)).kill_all()
-    else:
-        RunProcesses(run_tag_prefix(spec), find_spared(rundir)).kill_all()
+    ProcessTree(run_tag_prefix(spec)).kill_all()
     if "ray" in spec or "mpi" in spec:  # also after an end in order: a disk may have held the agent up
         remove_all(own_prefix(spec["run"]))
+    if silence is None and status == 0:
+        start_standby(rundir)
+
+
+def start_standby(rundir: str) -> None:
+    """Start what waits for the next run, if the agent has recorded that; this process ends, and leaves it alone."""
+    if Untrusted(read_state(rundir)).record("warm").moment("until") is None:
+        return
+    argv = [sys.executable, *interpreter_options(), sys.argv[0], "standby", rundir]
+    start_child(argv, None, (1, 2))
 
 
 def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ...protocol.messages.files import SentTemplate, Spec
-    from ...protocol.messages.local import HelperReport
+    from ...protocol.messages.local import GateStart, HelperReport
 
 
 class Gate(NamedTuple):
@@ -156,35 +156,28 @@ class GatePipes(NamedTuple):
         os.close(self.report_write)
         return Gate(identify(pid), self.go_write, self.report_read)
 
-    def close(self) -> None:
-        """Close all: there is no gate."""
-        for descriptor in self:
-            os.close(descriptor)
-
 
 def open_gate_pipes() -> GatePipes:
     """Make them."""
     return GatePipes(*os.pipe(), *os.pipe())
 
 
-def gate_command(spec: Spec, pipes: GatePipes, warm: Optional[int]) -> List[str]:
-    """Give a gate's arguments; `warm` is the descriptor of the agent whose warm server it is to fork."""
-    ends = str(pipes.go_read), str(pipes.report_write)
-    argv = [spec["python"], sys.argv[0], "gate", *ends, spec["module"] or ""]
-    if "start" in spec:
-        server = {} if warm is None else {"warm": warm}
-        argv.append(json.dumps({**spec["start"], "workers": spec["nproc"], **server}))
-    return argv
+def gate_start(spec: Spec) -> GateStart:
+    """Return how a gate is to start workers, of a spec that has `start`."""
+    start = spec["start"]
+    return {"mode": start["mode"], "preload": start["preload"], "workers": spec["nproc"] or 1}
 
 
-def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths, warm: Optional[int] = None) -> Gate:
+def start_gate(
+    spec: Spec, env: Mapping[str, str], paths: AttemptPaths, start: Optional[GateStart] = None
+) -> Gate:
     """Start the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
     pipes, log = open_gate_pipes(), paths.torchrun_log
-    kept = [pipes.go_read, pipes.report_write, *([] if warm is None else [warm])]
-    argv = gate_command(spec, pipes, warm)
+    kept = (pipes.go_read, pipes.report_write)
+    argv = [spec["python"], sys.argv[0], "gate", *map(str, kept), spec["module"] or ""]
+    if start is not None or "start" in spec:
+        argv.append(json.dumps(start or gate_start(spec)))
     pid = start_child(argv, env, (log, log), kept=kept, directory=paths.rundir, is_bound=True)
-    if warm is not None:
-        os.close(warm)
     return pipes.parent_side(pid)
 
 

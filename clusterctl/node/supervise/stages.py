@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 from ..lifecycle.ending import on_after_ended
 from ..lifecycle.starting import on_before_done, on_doing, on_helper_failed, on_setup_made
 from ..runtime.event_loop import Loop
-from ..state.environments import append_programs_to_path, find_run_environment
+from ..state.environments import append_programs_to_path, apply_environment, find_run_environment
 from .evidence import Evidence
 from .spawn import HelperProcess, make_paths, plan_environment
 
@@ -64,10 +64,7 @@ class Stages:
     @property
     def spec(self) -> Spec:
         """The attempt's spec, with the Python of the job's own environment in it, if one has been made."""
-        environment = find_run_environment(self._rundir, self._spec)
-        if environment is None or not environment.prefix:
-            return self._spec
-        return {**self._spec, "python": environment.python, "environment": environment.prefix}
+        return apply_environment(self._rundir, self._spec)
 
     @property
     def has_prefix(self) -> bool:

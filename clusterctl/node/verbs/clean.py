@@ -18,12 +18,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Set, Tuple, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
-from ...protocol.states import FINAL, UNKNOWN
+from ...protocol.states import FINAL, LOST, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import read_spec, resolve_state, run_dirs, run_tag_prefix
+from ..state.run_record import (
+    read_spec,
+    resolve_state,
+    run_dirs,
+    run_tag_prefix,
+    with_leftovers,
+)
 from ..state.temp_dirs import PREFIX, remove_all
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise
@@ -200,13 +206,13 @@ class Cleaner:
         self._unused = max(DAY, float(request["unused"]))
         self._payload = str(request["payload"])
         self._step = step
-        self._environments = EnvironmentCleaner(workdir, self._unused, find_live_tags, step)
+        self._environments = EnvironmentCleaner(workdir, self._unused, lambda: find_live_tags(workdir), step)
 
     def find(self) -> Cleanable:
         """Describe what could go."""
         return {
             "workdir_id": (read_bytes(WorkdirPaths(self.workdir).id) or b"").decode("ascii"),
-            "runs": self.list_runs(find_live_tags()),
+            "runs": self.list_runs(find_live_tags(self.workdir)),
             "store": count_unused(self._contents()),
             "payloads": count_unused(self._payloads()),
             "environments": count_unused(self._environments.find_unused()),
@@ -297,7 +303,7 @@ class Cleaner:
     def remove(self, request: Removal) -> CleanReport:
         """Remove the parts of runs that are named and, if wished, what the store and `bin` can spare."""
         report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
-        tags = find_live_tags()
+        tags = find_live_tags(self.workdir)
         for run_id, leaf in request["runs"]:
             try:
                 rundir = WorkdirPaths(self.workdir).run(component(run_id), component(leaf))
@@ -392,9 +398,15 @@ def has_processes(rundirs: Iterable[str], tags: Set[str]) -> str:
     return "some of its processes are still running" if left else ""
 
 
-def find_live_tags() -> Set[str]:
-    """Give the tags of all processes of runs that this account has here."""
+def find_live_tags(workdir: str) -> Set[str]:
+    """Return the tags of all processes of runs that this account has here, and what those of recorded ones begin with.
+
+    The latter may have been forked before the run was known, and have no tag.
+    """
     tags: Set[str] = set()
+    for state in filter(None, map(resolve_state, run_dirs(workdir, None, None))):
+        if state["state"] == LOST and with_leftovers(state)["left"]:
+            tags.add(run_tag_prefix(state))
     prefix = b"CLUSTERCTL_RUN="
     for pid in all_pids():
         with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as source:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tupl
 from ...protocol.messages.facts import Orphan
 from ...protocol.messages.record import to_json
 from ...protocol.run_paths import RunPaths
+from ...protocol.states import LOST
 from ..runtime.processes import (
     UNKILLABLE_AFTER,
     Identity,
@@ -28,7 +29,13 @@ from ..runtime.processes import (
     read_stat,
 )
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import find_run_or_none, resolve_state
+from ..state.run_record import (
+    find_run_or_none,
+    resolve_state,
+    run_dirs,
+    run_tag_prefix,
+    with_leftovers,
+)
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
@@ -57,6 +64,13 @@ def run(request: OrphansRequest, stream: Stream) -> None:
 def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
     """Look at every process once; gives this account's orphans, and how many others have, as far as can be seen."""
     watched, tagged = _scan_processes()
+    rundirs = run_dirs(os.path.realpath(os.path.expanduser(workdir)), None, node)
+    for state in filter(None, map(resolve_state, rundirs)):
+        # of a run that began on a warm node what is on record may have no tag
+        for found in with_leftovers(state)["left"] if state["state"] == LOST else ():
+            tagged.setdefault(
+                found["pid"], (os.geteuid(), "%s%d" % (run_tag_prefix(state), state["attempt"]))
+            )
     orphans: List[Orphan] = []
     others: Dict[str, int] = {}
     runs: Dict[str, Any] = {}

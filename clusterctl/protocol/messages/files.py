@@ -394,9 +394,11 @@ class CopiedFromSpec(TypedDict):
     time_limit: float | None
 
 
-class WarmRecord(ProcessRecord, total=False):
-    """The process that forks the gates of later attempts; `until`: it has outlived the run, at most until then."""
+class WarmRecord(TypedDict, total=False):
+    """The gate that waits for the next attempt; after the run until when, at most, processes wait for the next run."""
 
+    pid: int
+    starttime: int
     until: float
 
 

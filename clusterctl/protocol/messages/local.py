@@ -1,7 +1,7 @@
 """What processes on one node send each other.
 
 First the pipes between an agent and its children: GO to the gate, and reports of gate, helpers and forked workers.
-Then the local sockets of the node's warm server, between it, agents and verbs: one request, one answer.
+Then the local socket of what waits for the node's next run: one request of a verb, one answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _GateStart(StartSpec):
 class GateStart(_GateStart, total=False):
     """The gate's argument for a job with `start`; `workers`: how many this node has."""
 
-    warm: int  # the descriptor of a warm server's agent, which this gate is to fork
+    waits: bool  # it is started before its attempt, which comes as a line before GO
 
 
 class RayOrder(TypedDict):
@@ -109,10 +109,22 @@ class EndedWorker(TypedDict):
     code: int
 
 
+class GateRun(TypedDict):
+    """To a gate that waits: its attempt; `argv` are interpreter and payload, `log` is torchrun's."""
+
+    argv: list[str]
+    start: GateStart
+    env: dict[str, str]
+    cwd: str
+    log: str
+
+
 class GateReport(TypedDict, total=False):
-    """A line of the gate: one of these; `text` says why workers are not forked."""
+    """A line of the gate: one of these; `text` is the reason why a process was not forked, or a gate not used."""
 
     failed: str  # the traceback of torch's import
+    waits: str  # the same version, before there is an attempt
+    warm: str  # fork: it goes on as the attempt's gate; exec: as a new interpreter
     ready: str  # the version of torch
     start: str  # how workers are started
     text: str
@@ -151,73 +163,42 @@ class ForkReport(TypedDict, total=False):
     obstacle: str
 
 
-class WarmGreeting(TypedDict):
-    """The server is ready; its first message to an agent."""
-
-    pid: int
-
-
-class ForkGate(TypedDict):
-    """An agent's: fork a gate; with descriptors of the pipe for GO, of the pipe for reports, and of torchrun.log."""
-
-    do: Literal["gate"]
-    argv: list[str]
-    env: list[str]  # NAME=value, each byte a character
-    cwd: str
-
-
-class Stay(TypedDict):
-    """An agent's last: wait for other runs, so many seconds."""
-
-    do: Literal["stay"]
-    workdir: str
-    node: str
-    seconds: float
-    argv: list[str]  # how guardian and agent were started, up to their role
-    env: list[str]
-
-
-class ForkGuardian(TypedDict):
-    """The verb `start`: fork guardian and agent, with a server of their own; with the agent's socket and agent.log."""
+class _RunOrder(TypedDict):
+    """The verb `start`: become guardian and agent of a run; with the agent's socket and agent.log."""
 
     do: Literal["start"]
     argv: list[str]  # of guardian and agent, up to their role
     rundir: str
-    env: list[str]
+    env: list[str]  # NAME=value, each byte a character
     cwd: str
+
+
+class RunOrder(_RunOrder, total=False):
+    """The verb `start`: become guardian and agent of a run; with the agent's socket and agent.log.
+
+    `inherited` is what the login has, and is not passed on to the future agent.
+    """
+
     inherited: list[str]
 
 
-class Renew(TypedDict):
-    """Another server's: wait so many seconds from now on, if this one imports the same."""
-
-    do: Literal["renew"]
-    seconds: float
-    imports: str
-    argv: list[str]
-    env: list[str]
-
-
-class RunOrder(TypedDict):
-    """To a guardian that waits, with the agent's socket, agent.log and the verb; to its agent, with the first two."""
-
-    do: Literal["run"]
-    rundir: str
-    env: list[str]
-    cwd: str
-
-
 class Ask(TypedDict):
-    """Describe the server, or end it."""
+    """Describe what waits, or end it."""
 
     do: Literal["describe", "end"]
 
 
-AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, RunOrder, Ask]
+AnyWarmRequest = Union[RunOrder, Ask]
+
+
+class WarmGate(TypedDict):
+    """The future agent's: its gate waits, with this version of torch imported."""
+
+    torch: str
 
 
 class WarmDone(TypedDict):
-    """It was done; `pid` is the gate's or the guardian's."""
+    """It was done; `pid` is the guardian's."""
 
     pid: int
 
@@ -229,7 +210,7 @@ class WarmRefused(TypedDict):
 
 
 class WarmServerFacts(TypedDict):
-    """A warm server; times by the node's clock."""
+    """What waits for the next run; times by the node's clock."""
 
     pid: int
     starttime: int
@@ -238,7 +219,7 @@ class WarmServerFacts(TypedDict):
     preload: list[str]
     since: float
     until: float
-    bytes: int  # of memory, with all that waits for the next run; what these share counts once
+    bytes: int  # of memory of all its processes; what they share counts once
 
 
-AnyWarmAnswer = Union[WarmGreeting, WarmDone, WarmRefused, WarmServerFacts]
+AnyWarmAnswer = Union[WarmGate, WarmDone, WarmRefused, WarmServerFacts]

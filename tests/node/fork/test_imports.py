@@ -1,27 +1,35 @@
-"""When a process that has imported torch must not stand for another, from plain values and files."""
+"""When a gate that waits must not be that of a run, from plain values and files."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clusterctl.node.fork.imports import Imports, count_bytes, record_imports, sign
-from clusterctl.node.fork.warm_server import imported_env, is_short
+from clusterctl.node.fork.worker_server import imported_env
 
+START: Any = {"mode": "fork", "preload": ["json"], "workers": 1}
 ENV = {"PATH": "/bin", "LANG": "C", "SSH_CLIENT": "10.0.0.1 1 22", "CLUSTERCTL_RUN": "a/b/1"}
 
 
-def imports(*files: Path, **changes: object) -> Imports:
-    """Make what a server has imported."""
+def imports(*files: Path) -> Imports:
+    """Make what a gate has imported."""
     signed = {str(path): sign(str(path)) for path in files}
-    return Imports("/usr/bin/python3", "payload.zip", ENV, ["json"], signed)._replace(**changes)
+    return Imports("/usr/bin/python3", "payload.zip", ENV, START, signed)
 
 
-def difference(made: Imports, python: str = "/usr/bin/python3", **env: str) -> str:
-    """Say what another process would have done otherwise."""
-    return made.find_difference(python, ["json"], {**ENV, **env})
+def difference(
+    made: Imports,
+    python: str = "/usr/bin/python3",
+    start: Any = START,
+    payload: str = "payload.zip",
+    **env: str,
+) -> str:
+    """Return what a gate that starts now would do otherwise."""
+    return made.find_difference(python, payload, {**ENV, **env}, start)
 
 
 def test_what_changes_with_each_run_and_login_is_no_difference() -> None:
@@ -46,10 +54,12 @@ def test_any_other_variable_is_a_difference(env: dict[str, str]) -> None:
     assert difference(imports(), **env) == f"{name} differs from its value when torch was imported"
 
 
-def test_another_interpreter_or_other_modules() -> None:
-    """Both are named."""
+def test_another_interpreter_payload_or_plan() -> None:
+    """Each is named."""
     assert "python3.9" in difference(imports(), python="/usr/bin/python3.9")
-    assert difference(imports(preload=["yaml"])) == "preload differs"
+    assert difference(imports(), payload="new.zip") == "it is of another version of clusterctl"
+    assert difference(imports(), start={**START, "preload": ["yaml"]}) == "preload differs"
+    assert difference(imports(), start={**START, "workers": 2}) == "workers differs"
 
 
 def test_a_file_that_was_replaced_or_written(tmp_path: Path) -> None:
@@ -64,38 +74,18 @@ def test_a_file_that_was_replaced_or_written(tmp_path: Path) -> None:
     made = imports(package, module)
     (package / "other.pth").touch()
     os.utime(package, (2, 2))
-    assert made.find_changed_file() == str(package)
+    assert difference(made) == f"{package} has changed since it was imported"
     made = imports(module)
     module.unlink()
     assert made.find_changed_file() == str(module)
 
 
-def test_two_servers_with_the_same_imports_can_stand_for_each_other() -> None:
-    """However they were logged in to."""
-    other_login = imports(env={**ENV, "SSH_CLIENT": "else"})
-    assert imports().digest() == other_login.digest()
-    assert imports().digest() != imports(env={**ENV, "HF_HOME": "/data"}).digest()
-
-
 def test_what_is_recorded_of_this_process() -> None:
     """Its modules, libraries and directories; none of them has changed."""
-    made = record_imports("payload.zip", [])
+    made = record_imports("payload.zip", START)
     assert {os.__file__, pytest.__file__} <= set(made.files)
     assert any(".so" in path for path in made.files)
     assert made.find_changed_file() == ""
-
-
-@pytest.mark.parametrize(
-    ("available", "stalled", "short"),
-    [(50, "0.00", False), (4, "0.00", True), (50, "12.50", True), (50, None, False), (None, "0.00", False)],
-)
-def test_memory_is_short(available: int | None, stalled: str | None, short: bool) -> None:
-    """When little of it is available, or processes wait for it; an old kernel reports one of them, or none."""
-    sizes = ["MemTotal:  100 kB", *([] if available is None else [f"MemAvailable:  {available} kB"])]
-    pressure = (
-        [] if stalled is None else [f"some avg10={stalled} avg60=0.00 avg300=0.00 total=1", "full avg10=0.00"]
-    )
-    assert is_short(sizes, pressure) is short
 
 
 def test_torchruns_own_number_of_threads() -> None:

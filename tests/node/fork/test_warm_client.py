@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterctl.node.fork import warm_client as client
+from clusterctl.node.fork.standby import listen
 from clusterctl.node.fork.warm_client import (
     LENGTH,
     MOST_BYTES,
@@ -20,7 +21,6 @@ from clusterctl.node.fork.warm_client import (
     send,
     unpack_variables,
 )
-from clusterctl.node.fork.warm_server import listen
 from clusterctl.protocol.untrusted import MalformedError
 
 Pair = tuple[socket.socket, socket.socket]
@@ -43,7 +43,7 @@ def test_a_message_arrives_with_its_descriptors(pair: Pair) -> None:
     """They are closed on exec, and every byte of a variable arrives."""
     read, write = os.pipe()
     env = {"NAME": os.fsdecode(b"\xff\xfe caf\xc3\xa9\n"), "EMPTY": "", "WITH": "a=b"}
-    send(pair[0], {"do": "gate", "argv": [], "env": pack_variables(env), "cwd": "/"}, (write,))
+    send(pair[0], {"do": "start", "argv": [], "env": pack_variables(env), "rundir": "", "cwd": "/"}, (write,))
     message, descriptors = receive(pair[1])
     assert message is not None
     assert unpack_variables(message.texts("env", 10)) == env

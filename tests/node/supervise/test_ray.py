@@ -307,7 +307,7 @@ def test_the_guardian_removes_it_after_an_end_in_order_too(
 ) -> None:
     """A network disk that hangs makes the agent leave before it has copied Ray's logs."""
     monkeypatch.setattr(temp_dirs, "TEMPORARY", str(tmp_path))
-    monkeypatch.setattr(guardian, "RunProcesses", lambda *_: SimpleNamespace(kill_all=list))
+    monkeypatch.setattr(guardian, "ProcessTree", lambda *_: SimpleNamespace(kill_all=list))
     spec: Any = {**_RUN, "node": "gpu01", "ray": {}}
     folder = Path(temp_files.temp_dir(spec["run"], 1, "t"))
     folder.mkdir(mode=0o700)

@@ -69,6 +69,26 @@ def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
     wait_until(lambda: not run.is_alive(), "nothing left")
 
 
+UNTAGGED = f"""import os, sys
+os.execve(sys.executable, [sys.executable, "-c", {SLEEP!r}], {{}})"""
+
+
+def test_a_worker_on_record_needs_no_tag(node: Make) -> None:
+    """One that is forked from a process that was there before the run has none."""
+    run = node(UNTAGGED, node="crash-test").use_stub().go().running()
+    worker = run.pid("0")
+    wait_until(lambda: not Path(f"/proc/{worker}/environ").read_bytes(), "a worker without variables")
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for name in ("guardian", "agent", "torchrun"):
+            os.kill(run.pid(name), number)
+    wait_until(lambda: ask(run.workdir, "crash-test")["orphans"], "an orphan")
+    (orphan,) = ask(run.workdir, "crash-test")["orphans"]
+    ended = ask(run.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
+
+    assert (orphan["run"], orphan["pid"], orphan["attempt"]) == (run.spec["run"], worker, "1")
+    assert [entry["pid"] for entry in ended["ended"]] == [worker]
+
+
 def test_only_what_is_named_and_still_an_orphan_is_ended(node: Make, mark: str) -> None:
     """Neither a pid with another start time, nor a live run's worker, nor a run of another work directory."""
     live = node(SLEEP, node="crash-test").use_stub().go().running()
