@@ -158,8 +158,6 @@ TRUSTED_JSON = {
     "clusterctl/node/supervise/gate.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/mpi.py:main": "our own parent",
-    "clusterctl/node/fork/worker_server.py:receive": "our own parent, or our own child",
-    "clusterctl/node/fork/worker_server.py:receive_request": "our own parent",
     "clusterctl/node/probe/python.py:_collect": "our own child",
     "clusterctl/node/diagnose/collective.py:receive_answer": "our own child",
 }

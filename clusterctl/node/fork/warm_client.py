@@ -163,12 +163,22 @@ def close_all(descriptors: Sequence[int]) -> None:
         os.close(descriptor)
 
 
+def pack_text(text: str) -> str:
+    """Write a text of the system so that every byte of it arrives."""
+    return os.fsencode(text).decode("latin-1")
+
+
+def unpack_text(text: str) -> str:
+    """Read it again."""
+    return os.fsdecode(text.encode("latin-1", "replace"))
+
+
 def pack_variables(env: Mapping[str, str]) -> List[str]:
     """Write variables so that every byte of them arrives."""
-    return [os.fsencode("%s=%s" % pair).decode("latin-1") for pair in env.items()]
+    return [pack_text("%s=%s" % pair) for pair in env.items()]
 
 
 def unpack_variables(entries: Sequence[str]) -> Any:
     """Read them again, as `os.environ` has them."""
-    pairs = (entry.encode("latin-1", "replace").partition(b"=") for entry in entries)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs if name}
+    pairs = (unpack_text(entry).partition("=") for entry in entries)
+    return {name: value for name, _, value in pairs if name}

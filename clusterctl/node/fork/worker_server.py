@@ -15,13 +15,10 @@ gate, later torchrun                       server
 
 from __future__ import annotations
 
-import array
 import gc
-import json
 import os
 import signal
 import socket
-import struct
 import subprocess
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -37,9 +34,11 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Tuple,
     Union,
 )
 
+from ...protocol.untrusted import MalformedError, Untrusted
 from ..runtime.processes import set_subreaper
 from .imports import TORCHRUN
 from .obstacles import (
@@ -50,33 +49,33 @@ from .obstacles import (
     list_failed_imports,
     list_imported,
 )
+from .warm_client import (
+    LONGEST_VARIABLE,
+    close_all,
+    pack_text,
+    pack_variables,
+    receive,
+    send,
+    unpack_text,
+    unpack_variables,
+)
 from .worker import Command, apply_command
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import StartSpec
-    from ...protocol.messages.local import ForkReport
+    from ...protocol.messages.local import ForkWorker
 
 
-LENGTH = struct.Struct("!Q")
-MOST_DESCRIPTORS = 3
-
-
-class Request(NamedTuple):
-    """One worker to start; `line` is a socket to the gate."""
-
-    command: Command
-    stdout: int
-    stderr: int
-    line: int
+MOST_WORDS = 10_000
 
 
 def serve(control: socket.socket) -> Command:
     """Take requests until the gate ends; returns in each worker, once the gate is ready for it to run."""
     freeze_imports()
-    request = wait_for_request(control)
+    command, (stdout, stderr, line) = wait_for_request(control)
     control.close()
-    prepare_worker(request, socket.socket(fileno=request.line))
-    return request.command
+    prepare_worker(command, stdout, stderr, socket.socket(fileno=line))
+    return command
 
 
 def freeze_imports() -> None:
@@ -91,10 +90,10 @@ def freeze_imports() -> None:
     gc.freeze()
 
 
-def wait_for_request(control: socket.socket) -> Request:
+def wait_for_request(control: socket.socket) -> Tuple[Command, List[int]]:
     """Fork a worker for each request; returns in the worker. The end of the gate ends the server."""
     while True:
-        request = receive_request(control)
+        request, descriptors = receive(control)
         if request is None:
             os._exit(0)
         between = os.fork()
@@ -102,74 +101,35 @@ def wait_for_request(control: socket.socket) -> Request:
             try:
                 is_worker = os.fork() == 0
             except OSError:
-                is_worker = False  # the gate reads the end of the pipe once no process holds it open
+                is_worker = False  # the gate reads the end of the line once no process holds it open
             if is_worker:
-                return request
+                return unpack_command(request), descriptors
             os._exit(0)
-        for descriptor in request[1:]:
-            os.close(descriptor)
+        close_all(descriptors)
         os.waitpid(between, 0)
         control.sendall(b"\n")
 
 
-def prepare_worker(request: Request, line: socket.socket) -> None:
+def unpack_command(request: Untrusted) -> Command:
+    """Read a command again."""
+    env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
+    argv = request.texts("argv", MOST_WORDS, LONGEST_VARIABLE)
+    return Command([*map(unpack_text, argv)], env, unpack_text(request.text("cwd", LONGEST_VARIABLE)))
+
+
+def prepare_worker(command: Command, stdout: int, stderr: int, line: socket.socket) -> None:
     """Become the worker, report the pid, and wait until the gate is ready for it to run."""
     try:
         os.setsid()
-        apply_command(request.command, request.stdout, request.stderr)
+        apply_command(command, stdout, stderr)
         send(line, {"pid": os.getpid()})
     except BaseException as error:  # noqa: BLE001, RUF100 - this is a forked child: nothing may return from here
         with suppress(OSError):
-            send(line, {"obstacle": "%s: %s" % (type(error).__name__, error)})
+            send(line, {"refused": "%s: %s" % (type(error).__name__, error)})
         os._exit(1)
     if not line.recv(1):
         os._exit(1)
     line.close()
-
-
-def send(sink: socket.socket, report: ForkReport) -> None:
-    """Send one line of JSON."""
-    sink.sendall(json.dumps(report).encode("ascii") + b"\n")
-
-
-def receive(source: socket.socket) -> ForkReport:
-    """Receive one line of JSON; an empty table if the other end was closed."""
-    content = b""
-    while not content.endswith(b"\n"):
-        chunk = source.recv(1)
-        if not chunk:
-            return {}
-        content += chunk
-    report: ForkReport = json.loads(content.decode("ascii"))
-    return report
-
-
-def send_request(control: socket.socket, command: Command, descriptors: List[int]) -> None:
-    """Send a request; `descriptors` are stdout, stderr and the line."""
-    content = json.dumps(command).encode("ascii")
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-    control.sendmsg([LENGTH.pack(len(content))], rights)
-    control.sendall(content)
-
-
-def receive_request(control: socket.socket) -> Optional[Request]:
-    """Receive a request; None at the end."""
-    numbers = array.array("i")
-    head, ancillary, _, _ = control.recvmsg(
-        LENGTH.size, socket.CMSG_SPACE(MOST_DESCRIPTORS * numbers.itemsize), socket.MSG_WAITALL
-    )
-    if len(head) < LENGTH.size:
-        return None
-    for _, _, data in ancillary:
-        numbers.frombytes(data)
-    (size,) = LENGTH.unpack(head)
-    content = b""
-    while len(content) < size:
-        chunk = control.recv(size - len(content))
-        if not chunk:
-            return None
-        content += chunk
-    return Request(Command(*json.loads(content.decode("ascii"))), *numbers)
 
 
 FORK_LIMIT = 30.0  # seconds for one worker: only a fork that hangs takes as long
@@ -293,7 +253,7 @@ class Starter:
             if obstacle:
                 raise ForkRefused(obstacle)
             pid = fork_worker(server.control, command, stdout, stderr)
-        except (ForkRefused, OSError, ValueError) as error:
+        except (ForkRefused, MalformedError, OSError, ValueError) as error:
             self.close()
             self._note("exec", str(error) or type(error).__name__)
             return None
@@ -318,18 +278,27 @@ def fork_worker(control: socket.socket, command: Command, stdout: int, stderr: i
         for end in (line, control):
             end.settimeout(FORK_LIMIT)
         with other:
-            send_request(control, command, [stdout, stderr, other.fileno()])
-        report = receive(line)
-        if "pid" not in report:
-            raise ForkRefused(report.get("obstacle") or "the worker server has ended")
+            send(control, pack_command(command), (stdout, stderr, other.fileno()))
+        report, _ = receive(line)
+        pid = report.integer("pid", 1) if report is not None else None
+        if pid is None:
+            raise ForkRefused(
+                (report.text("refused") if report is not None else "") or "the worker server has ended"
+            )
         if not control.recv(1):
             raise ForkRefused("the worker server has ended")
         try:
-            os.waitid(os.P_PID, report["pid"], os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError as error:
             raise ForkRefused("the kernel gives orphans to another process") from error
         line.sendall(b"\n")
-    return report["pid"]
+    return pid
+
+
+def pack_command(command: Command) -> ForkWorker:
+    """Write a command so that every byte of it arrives."""
+    argv, env = [*map(pack_text, command.argv)], pack_variables(command.env)
+    return {"do": "worker", "argv": argv, "env": env, "cwd": pack_text(command.cwd)}
 
 
 @contextmanager

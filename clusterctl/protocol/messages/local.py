@@ -156,11 +156,13 @@ class HelperReport(TypedDict, total=False):
     failed: StepFailure
 
 
-class ForkReport(TypedDict, total=False):
-    """A line of the worker server, or of a worker that it forked."""
+class ForkWorker(TypedDict):
+    """To the worker server: fork a worker; with its stdout, its stderr, and a socket for its pid."""
 
-    pid: int
-    obstacle: str
+    do: Literal["worker"]
+    argv: list[str]  # each byte a character, as in `env` and `cwd`
+    env: list[str]
+    cwd: str
 
 
 class _RunOrder(TypedDict):
@@ -188,7 +190,7 @@ class Ask(TypedDict):
     do: Literal["describe", "end"]
 
 
-AnyWarmRequest = Union[RunOrder, Ask]
+AnyWarmRequest = Union[RunOrder, Ask, ForkWorker]
 
 
 class WarmGate(TypedDict):
@@ -198,7 +200,7 @@ class WarmGate(TypedDict):
 
 
 class WarmDone(TypedDict):
-    """It was done; `pid` is the guardian's."""
+    """It was done; `pid` is the guardian's, or the worker's."""
 
     pid: int
 
