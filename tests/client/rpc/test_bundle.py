@@ -143,7 +143,7 @@ MOST_BYTES = {
     "pythons": 16_000,
     "shell": 28_000,
     "slurm": 68_900,
-    "start": 24_800,
+    "start": 24_900,
     "stop": 29_100,
     "sync": 27_000,
     "top": 18_300,
