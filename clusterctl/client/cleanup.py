@@ -13,7 +13,7 @@ from fabric import Connection, task
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, ReplyReader, Session, SessionLimits
-from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT
+from clusterctl.client.rpc.tasks import ANSWER_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import (
@@ -26,6 +26,7 @@ from clusterctl.plans.cleanup import (
 )
 from clusterctl.plans.facts.untrusted import render_processes
 from clusterctl.protocol.messages.facts import Orphan
+from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import trn

@@ -30,13 +30,13 @@ from clusterctl.client.ssh.bastion import PROHIBITED
 from clusterctl.client.ssh.transport import BastionTransport
 from clusterctl.errors import Unreachable
 from clusterctl.interrupts import INTERRUPTS
+from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import command_line
 
 CHUNK = 32 << 10
 CONNECT_LIMIT = 10.0  # seconds
 TICK = 0.5  # seconds between looks at what is overdue
-SILENCE_LIMIT = 20.0  # seconds; the node sends something every 2 s
 MAX_REASON = 300  # characters
 
 

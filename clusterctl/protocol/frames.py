@@ -12,6 +12,8 @@ from typing import Any
 
 MAX_HEADER = 64 << 20  # the names of a million contents
 MAX_BODY = 64 << 20
+BEAT_INTERVAL = 2.0  # seconds between signs of life
+SILENCE_LIMIT = 20.0  # seconds without one: lost
 SIZE_LINE = 32  # bytes of the line with the two sizes, at most
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.rpc.session import (
-    ANSWER_SILENCE_LIMIT,
     FIRST_ANSWER_LIMIT,
     MAX_ANSWER_TIME,
     Interpreter,
@@ -28,6 +27,7 @@ from clusterctl.plans.sync.received_names import (
     Stamp,
     parse_listing,
 )
+from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
@@ -310,7 +310,7 @@ class Pace:
     def _charge(self) -> None:
         """Count the time since the last answer or beat; more than this it is only where this process was halted."""
         now = time.monotonic()
-        waited, self._last = min(now - self._last, ANSWER_SILENCE_LIMIT), now
+        waited, self._last = min(now - self._last, SILENCE_LIMIT), now
         spared = min(waited, self._spare)
         self._spare -= spared
         self._left -= waited - spared

@@ -30,7 +30,7 @@ from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
-from clusterctl.protocol.frames import FrameError, encode_frame
+from clusterctl.protocol.frames import SILENCE_LIMIT, FrameError, encode_frame
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
@@ -393,7 +393,6 @@ def _bootstrap(header: VerbHeader, modules: bytes, interpreter: Interpreter) -> 
 
 
 FIRST_ANSWER_LIMIT = 90.0  # seconds until the first answer; the interpreter may come from a cold network home
-ANSWER_SILENCE_LIMIT = 20.0  # seconds; after that the node sends something every 2 s
 STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
 MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, with progress or not: a terabyte is hashed in less
 
@@ -430,7 +429,7 @@ class ReplyReader:
         began = since = time.monotonic()
         while True:
             frame = self._stream.receive(self._limit)
-            self._limit = ANSWER_SILENCE_LIMIT
+            self._limit = SILENCE_LIMIT
             if frame is None:
                 raise self._on_closed()
             header = frame[0]

@@ -18,6 +18,7 @@ from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, sync_limits
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.errors import ClusterctlError, ConnectTimeout, NodeError
+from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -133,7 +134,6 @@ ANSWER_LIMIT = 30.0
 DIAGNOSE_LIMIT = 10.0  # the node itself waits for a second
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
-SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
 MOST_PARTS = 1000  # of a run that a login node lists
 MAX_WORDS = 20  # of the command that starts a program in a run
 MOST_EVENTS = 100  # that an agent reports before GO

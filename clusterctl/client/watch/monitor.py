@@ -16,7 +16,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport, read_event_name
-from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect, is_barren
+from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
@@ -25,6 +25,7 @@ from clusterctl.plans.runs.node_rows import describe_halted
 from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, is_recorded
+from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_end import find_reported_loss
 from clusterctl.protocol.run_id import RunId

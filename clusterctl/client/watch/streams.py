@@ -17,10 +17,10 @@ from clusterctl.client.rpc.fanout import Outcome, run_on
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
 from clusterctl.interrupts import INTERRUPTS
+from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
 from clusterctl.specs.inventory.model import Node
 
-SILENCE_LIMIT = 20.0  # a node sends something at least every 2 s; ten times that is a dead connection
 HEARTBEAT_INTERVAL = 5.0
 CHECK_INTERVAL = 1.0
 MAX_BARREN = 6  # streams in a row of a node that break soon and send nothing new

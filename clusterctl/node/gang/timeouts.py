@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.frames import SILENCE_LIMIT
+
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec
 
 
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
-SILENCE_LIMIT = 20.0  # seconds after which a silent node is lost
 BEATS_PER_LIMIT = 20  # beats within the limit
 SUSPECTED_AFTER = 4  # beats without an answer, after which a node must answer connections (see node_check.py)
 READY_LIMIT = 300.0  # seconds for a new attempt's gates

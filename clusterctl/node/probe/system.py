@@ -28,11 +28,9 @@ from ...protocol.messages.facts import (
 from ...protocol.run_paths import WorkdirPaths
 from .questions import list_folder, read_int, read_text
 
-# Affects NCCL, Gloo or Python; see also environment.py
+# Steers NCCL, Gloo, Python
 WATCHED = re.compile(
-    r"(NCCL_|GLOO_|TORCH_NCCL_)"
-    r"|(TP_SOCKET_IFNAME|HCCL_SOCKET_IFNAME"
-    r"|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES"
+    r"NCCL_|GLOO_|TORCH_NCCL_|((TP|HCCL)_SOCKET_IFNAME|(CUDA|HIP|ROCR|ASCEND_RT)_VISIBLE_DEVICES"
     r"|LD_PRELOAD|PYTHONPATH|PYTHONHOME)$"
 )
 

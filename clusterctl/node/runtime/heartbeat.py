@@ -6,12 +6,11 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Optional, Type
 
+from ...protocol.frames import BEAT_INTERVAL
 from .stream import Stream
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import NodeFrame
-
-BEAT_INTERVAL = 2.0
 
 
 class Heartbeat:

@@ -26,6 +26,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Tuple
 
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.manifest import tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
@@ -108,7 +109,6 @@ def site_folders(prefix: str) -> List[str]:
     return sorted({os.path.realpath(folder) for folders in by_lib for folder in folders})
 
 
-BEAT_INTERVAL = 2.0
 HOLDER_TIMEOUT = 30.0  # seconds of looks without a beat after which a holder is gone
 POLL_INTERVAL = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
 LONGEST_POLL = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent

@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any, Optional
 
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import FINAL, LOST
 from ..logs.lines import LineReader
@@ -19,7 +20,6 @@ from .states import SlurmJob, describe_loss, find_job, is_stale, part_of, query_
 
 QUESTION_INTERVAL = 20.0  # seconds between two questions to Slurm while no task gives a sign of life
 POLL_INTERVAL = 0.1
-BEAT_INTERVAL = 2.0
 SPARE_TIME = 15.0  # seconds beyond the grace: files arrive late, and memory is released
 
 

@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Set, cast
 
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import WorkdirPaths
 from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
         SubmittedTemplate,
     )
 
-BEAT_INTERVAL = 2.0
 LOOK_INTERVAL = 0.2  # seconds between looks at the folder
 FIRST_QUESTIONS, LONGEST_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
 MOST_ADDRESSES = 64

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, split_status
+from ...protocol.frames import BEAT_INTERVAL, SILENCE_LIMIT
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ...protocol.untrusted import Untrusted
 from ..runtime.children import start_child
@@ -39,9 +40,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .spawn import Gate
 
-AGENT_LIMIT = 20.0  # seconds without a beat
 BEATS_PER_LIMIT = 8  # waits without a beat that make up the limit
-BEAT_INTERVAL = 2.0
 
 
 class Pipes(NamedTuple):
@@ -70,7 +69,7 @@ def main(arguments: List[str]) -> None:
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
-    limit = float(spec.get("agent_limit") or AGENT_LIMIT)
+    limit = float(spec.get("agent_limit") or SILENCE_LIMIT)
     if given is None:
         start_agent(rundir, spec, int(arguments[1]), wakeup, limit)
         return

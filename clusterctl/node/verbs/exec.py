@@ -16,6 +16,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
+from ...protocol.frames import BEAT_INTERVAL
 from ..runtime.processes import (
     KILL_INTERVAL,
     PRIVATE_ENV,
@@ -31,7 +32,6 @@ from ..runtime.stream import Stream
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import CommandEnd, ExecRequest, StreamName
 
-BEAT_INTERVAL = 2.0
 POLL_INTERVAL = 0.05  # seconds between looks at a command that has closed its output and goes on
 GRACE = 2.0  # seconds between TERM and KILL when the client leaves
 SETTLE_TIME = 0.2  # seconds for what is just ending after the command

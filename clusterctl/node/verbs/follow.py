@@ -14,6 +14,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional
 
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import FINAL, LOST, STOPPED, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL = 0.05  # seconds between looks at the files
 STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
-BEAT_INTERVAL = 2.0
 LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by themselves
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
 NO_TORCHRUN_LOG = (SUCCEEDED, STOPPED, TIMEOUT)  # its log adds nothing to those of the ranks

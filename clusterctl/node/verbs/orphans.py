@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tupl
 
 from ...protocol.messages.facts import Orphan
 from ...protocol.messages.record import to_json
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import LOST
 from ..runtime.processes import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 GRACE = 5.0  # seconds between TERM and KILL
 POLL_INTERVAL = 0.05
-BEAT_INTERVAL = 2.0
 MOST_ORPHANS = 500  # processes reported
 TAG_PREFIX = b"CLUSTERCTL_RUN="
 

@@ -8,6 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, cast
 
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, LOST, STOPPED, UNKNOWN
 from ...protocol.untrusted import Untrusted
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from ...protocol.states import RunState
 
 POLL_INTERVAL = 0.05
-BEAT_INTERVAL = 2.0
 GRACE = 10.0  # seconds between TERM and KILL; the job's own went with the directory
 
 

@@ -72,7 +72,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "argv": [template_to_json(word) for word in node.argv],
         "env": {key: template_to_json(value) for key, value in node.env.items()},
         "unset": list(CLEARED_NAMES),
-        "unset_prefixes": list(CLEARED_PREFIXES),
+        "unset_prefixes": list(CLEARED_PREFIXES),  # torchrun takes the default of every flag from PET_*
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         "zombie_after": plan.job.zombie_after,
         "stall": _render_stall(plan.job),

@@ -13,7 +13,7 @@ CLEARED_NAMES = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-CLEARED_PREFIXES = ("PET_", "TORCHELASTIC_")  # PET_*: defaults of torchrun's flags
+CLEARED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
 def is_cleared(name: str) -> bool:

@@ -17,6 +17,7 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
+from ....protocol.frames import BEAT_INTERVAL
 from ....protocol.run_paths import RunPaths
 from ...diagnose.breakpoint import socket_name
 from ...runtime.processes import is_alive
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 15
 CONNECT_LIMIT = 5.0  # seconds
-BEAT_INTERVAL = 2.0
 POLL_INTERVAL = 0.25  # seconds between looks whether a rank has come to a breakpoint
 LOOPBACK = ("127.0.0.1", "::1")
 

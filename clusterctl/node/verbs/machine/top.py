@@ -13,6 +13,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
+from ....protocol.frames import BEAT_INTERVAL
 from ....protocol.messages.record import to_json
 from ...probe.utilization import GpuSampler, UtilizationSampler
 from ...runtime.stream import Stream
@@ -20,7 +21,6 @@ from ...runtime.stream import Stream
 if TYPE_CHECKING:
     from ....protocol.messages.verbs import NodeFrame, TopRequest
 
-BEAT_INTERVAL = 2.0
 FIRST_INTERVAL = 0.4  # seconds over which the first rates are measured
 CLIENT_LIMIT = 60.0
 
