@@ -287,11 +287,29 @@ def _make_row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> N
     result = _node_result(node.name, findings, answered=facts is not None)
     if facts is None:
         address = network.ip or node.host
-        return NodeRow(node.name, address, _nics(network), EMPTY, EMPTY, EMPTY, EMPTY, result)
+        return NodeRow(
+            node=node.name,
+            address=address,
+            nics=_nics(network),
+            python=EMPTY,
+            torch=EMPTY,
+            cuda=EMPTY,
+            gpus=EMPTY,
+            result=result,
+        )
     torch = facts.torch.version or tr("none")
     python = facts.interpreter.version or EMPTY
     address, cuda, gpus = network.ip or EMPTY, _cuda(facts), _gpus(facts)
-    return NodeRow(node.name, address, _nics(network), python, torch, cuda, gpus, result)
+    return NodeRow(
+        node=node.name,
+        address=address,
+        nics=_nics(network),
+        python=python,
+        torch=torch,
+        cuda=cuda,
+        gpus=gpus,
+        result=result,
+    )
 
 
 def _node_result(name: str, findings: Sequence[Finding], *, answered: bool) -> str:

@@ -177,7 +177,8 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
         failures.append(replace(lost, last_seen=last_seen))
     node_rank, address = NodeRank(raw.count("node_rank", MOST_SLOTS)), raw.text("address", LONGEST_ADDRESS)
     kind, alone = raw.text("stop_kind"), parse_alone(raw.record("alone")) if state == SUCCEEDED else None
-    return RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures), address, kind, alone)
+    part = RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures))
+    return replace(part, address=address, stop_kind=kind, alone=alone)
 
 
 def parse_alone(raw: Untrusted) -> AloneRanks | None:

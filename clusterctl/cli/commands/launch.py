@@ -121,7 +121,9 @@ def launch(
         )
         from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 
-        options = LaunchOptions(detach, ignore_checks, as_json, wait, settings.command, big, recheck, skip)
+        options = LaunchOptions(
+            detach, ignore_checks, as_json, wait, settings.command, allow_big=big, recheck=recheck, skip=skip
+        )
         return Launch(inventory, job, members, options).run(cluster)
 
 

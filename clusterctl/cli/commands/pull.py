@@ -62,7 +62,15 @@ def pull(
     if job and (run or logs or everything):
         raise UsageError("CC-USE-029")
     options = PullOptions(
-        run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
+        run_prefix=run,
+        job=job,
+        folder=folder,
+        logs=logs,
+        everything=everything,
+        overwrite=overwrite,
+        no_limit=no_limit,
+        as_json=as_json,
+        command=settings.command,
     )
     return Pull(load_inventory(settings, on_slurm=True), options).run(pattern, exclude)
 

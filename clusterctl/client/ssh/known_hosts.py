@@ -224,15 +224,15 @@ def parse_certificate(blob: bytes) -> HostCertificate | None:
     if len(signed_data) + 4 + len(signature) != len(blob):  # paramiko fills up what is cut off
         return None
     return HostCertificate(
-        cert_type,
-        key_id,
-        principals,
-        valid_after,
-        valid_before,
-        critical_options,
-        ca_key,
-        signed_data,
-        signature,
+        cert_type=cert_type,
+        key_id=key_id,
+        principals=principals,
+        valid_after=valid_after,
+        valid_before=valid_before,
+        critical_options=critical_options,
+        ca_key=ca_key,
+        signed_data=signed_data,
+        signature=signature,
     )
 
 

@@ -222,7 +222,7 @@ def _make_finding(check: Check, hits: Sequence[Hit], waived: str, context: Check
     evidence, fix = join_evidence(hits), join_fixes(hits, context.program)
     severity = hits[0].severity or check.entry.severity
     why, title = tr(check.entry.why), tr(check.entry.title)
-    return Finding(check.code, severity, nodes, evidence, why, fix, title, waived)
+    return Finding(check.code, severity, nodes, evidence, why=why, fix=fix, title=title, waived=waived)
 
 
 def join_evidence(hits: Sequence[Hit]) -> str:

@@ -225,19 +225,19 @@ def _plan_node(
     module = MODULES.get(job.launcher)
     activate = job.activate or member.node.activate
     return NodePlan(
-        member,
-        python,
-        nproc_per_node,
-        module,
-        argv,
-        env,
-        facts.ip,
-        facts.nics,
-        facts.devices,
-        activate,
-        uses_setup,
-        facts.vendor,
-        _plan_ray(job, member, facts, values),
+        member=member,
+        python=python,
+        nproc_per_node=nproc_per_node,
+        module=module,
+        argv=argv,
+        env=env,
+        ip=facts.ip,
+        nics=facts.nics,
+        devices=facts.devices,
+        activate=activate,
+        uses_setup_environment=uses_setup,
+        vendor=facts.vendor,
+        ray=_plan_ray(job, member, facts, values),
     )
 
 

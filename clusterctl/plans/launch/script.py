@@ -191,14 +191,14 @@ def merge_uses(uses: Iterable[ScriptUse]) -> ScriptUse:
     merged = ScriptUse()
     for use in uses:
         merged = ScriptUse(
-            (*merged.options, *use.options),
-            (*merged.spawns, *use.spawns),
-            (*merged.addresses, *use.addresses),
-            (*merged.six, *use.six),
-            {**use.init_options, **merged.init_options},
-            merged.assigned | use.assigned,
-            merged.reads_local_rank or use.reads_local_rank,
-            merged.parses_training_arguments or use.parses_training_arguments,
+            options=(*merged.options, *use.options),
+            spawns=(*merged.spawns, *use.spawns),
+            addresses=(*merged.addresses, *use.addresses),
+            six=(*merged.six, *use.six),
+            init_options={**use.init_options, **merged.init_options},
+            assigned=merged.assigned | use.assigned,
+            reads_local_rank=merged.reads_local_rank or use.reads_local_rank,
+            parses_training_arguments=merged.parses_training_arguments or use.parses_training_arguments,
         )
     return merged
 

@@ -173,12 +173,12 @@ def to_findings(report: CheckReport) -> tuple[Finding, ...]:
 def _to_finding(record: FindingRecord) -> Finding:
     entry = find_entry(record["code"])
     return Finding(
-        record["code"],
-        next(word for word in SEVERITIES if word == record["severity"]),
-        tuple(record["nodes"]),
-        record["evidence"],
-        tr(entry.why) or record["why"],
-        record["fix"],
-        tr(entry.title) or record["title"],
-        record["waived"],
+        code=record["code"],
+        severity=next(word for word in SEVERITIES if word == record["severity"]),
+        nodes=tuple(record["nodes"]),
+        evidence=record["evidence"],
+        why=tr(entry.why) or record["why"],
+        fix=record["fix"],
+        title=tr(entry.title) or record["title"],
+        waived=record["waived"],
     )

@@ -106,7 +106,8 @@ def parse_listing(rows: Iterable[Row], start: int, sources: Sequence[FileSource]
         source, stamp = sources[number], (size, mtime, ctime, inode)
         local_path = f"{source.name}/{path}" if source.name and path else source.name or path
         kept_mode = mode if source.modes and kind == "file" else None
-        yield ListedEntry(start + offset, local_path, kind, size, stamp, content, number, kept_mode)
+        index = start + offset
+        yield ListedEntry(index, local_path, kind, size, stamp, content, source=number, mode=kept_mode)
 
 
 def plan_download(entries: Sequence[ListedEntry], *, ignores_case: bool) -> DownloadPlan:

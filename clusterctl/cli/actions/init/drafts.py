@@ -35,14 +35,14 @@ def draft_job(folder: Path, script: str, name: str, *, has_gpus: bool, setup: Se
     use = parse_file(script, read_source(folder, script)).use
     found = plan_script(use)
     return JobDraft(
-        name,
-        script,
-        has_gpus,
-        (folder / script).is_file(),
-        found.launcher,
-        (*found.args, *output_args(use)),
-        found.nproc_per_node,
-        setup.keys,
+        name=name,
+        script=script,
+        gpus=has_gpus,
+        script_exists=(folder / script).is_file(),
+        launcher=found.launcher,
+        args=(*found.args, *output_args(use)),
+        nproc_per_node=found.nproc_per_node,
+        setup=setup.keys,
     )
 
 
