@@ -25,8 +25,8 @@ from clusterctl.plans.cleanup import (
     parse_warm_servers,
 )
 from clusterctl.plans.facts.untrusted import render_processes
-from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.frames import SILENCE_LIMIT
+from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import trn

@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.messages.facts import Orphan
 from ...protocol.messages.record import to_json
-from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import LOST
 from ..runtime.processes import (

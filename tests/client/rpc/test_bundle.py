@@ -137,8 +137,8 @@ MOST_BYTES = {
     "files": 45_300,
     "follow": 34_800,
     "history": 31_800,
-    "orphans": 26_800,
-    "probe": 51_400,
+    "orphans": 26_900,
+    "probe": 51_800,
     "ps": 21_900,
     "pythons": 16_000,
     "shell": 28_000,
@@ -146,7 +146,7 @@ MOST_BYTES = {
     "start": 24_900,
     "stop": 29_100,
     "sync": 27_000,
-    "top": 18_300,
+    "top": 18_400,
     "warm": 12_800,
 }
 
