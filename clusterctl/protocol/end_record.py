@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .messages.gang import read_alone
+from .messages.gang import LONGEST_ADDRESS, read_alone
 from .messages.stop_kinds import STOP, STOPPED_BY, TIME
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
@@ -27,7 +27,6 @@ MOST_ATTEMPTS = 10_000
 MOST_FAILURES = 1000  # of a node
 MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
 MOST_RANK = 1 << 20
-LONGEST_ADDRESS = 64  # characters
 MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
 
 

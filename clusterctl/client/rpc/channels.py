@@ -34,7 +34,7 @@ from clusterctl.translation import tr
 
 
 class WakeupPipe:
-    """Readable while any of its cords is pulled."""
+    """A descriptor that is readable while any of its channels has something."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -58,7 +58,7 @@ class WakeupPipe:
             self._set_events.add(name)
 
     def clear(self, name: str) -> None:
-        """Be quiet when this was the last cord pulled."""
+        """Make the descriptor unreadable again if no other channel has something."""
         with self._lock:
             last = self._set_events == {name}
             self._set_events.discard(name)

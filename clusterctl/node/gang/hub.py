@@ -23,6 +23,7 @@ from ...protocol.messages.gang import Message
 from ...protocol.messages.stop_kinds import FAILURE, TIME
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
+from ...protocol.root_cause import CLOCK_SLACK
 from ...protocol.states import LOST, STOPPED, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
@@ -54,7 +55,6 @@ class Phase(Enum):
 
 ATTEMPT = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 NOT_OVER = tuple(phase for phase in Phase if phase is not Phase.OVER)
-CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 PAUSE_AFTER_SILENCE = 3  # beats: who is cut off has ended its part 8 after that; the pause may begin after 5
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 from . import ending, starting
 from .effects import Run
+from .ending import OVER
 from .state import Phase
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ START = (Phase.PREPARING,)
 STARTS = (*SPARES, *START)  # of a spare only the environment
 WAITS = (Phase.PREPARING, Phase.READY)
 RUNS = (Phase.RUNNING, Phase.ENDING)
-OVER = (Phase.AFTER, Phase.ENDED)
 
 PHASES: Dict[Callable[..., Any], Tuple[Phase, ...]] = {
     # the start

@@ -1,4 +1,6 @@
-"""Which rank the others wait for, over and over: the times at which ranks entered their last collectives, by one clock.
+"""Finds the straggler: the rank for which the others wait again and again.
+
+Measured are the times at which ranks entered their last collectives, by one clock.
 
 The loss of a collective is the time between the median arrival and the last one. A rank is slow if it is the last in
 most collectives, and the others lose a part of their time by that. If no rank is, those of one node together may be.

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, EndRecord
+from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.protocol.untrusted import Untrusted
@@ -15,7 +16,6 @@ from clusterctl.translation import to_translate
 _FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
 LONGEST_TEXT = 1000  # characters of a text
 MOST_RANKS = 1000  # of a node
-NO_PROGRESS = "no_progress"
 GIVEN_UP: Mapping[str, str] = {
     NO_PROGRESS: to_translate("given up: three attempts in a row made no progress"),
     "max": to_translate("given up: it was started again as often as `restart.max` allows"),

@@ -12,7 +12,7 @@ from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.assembled_record import assemble_record, with_own_reasons
-from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, choose_record
+from clusterctl.plans.runs.gang_record import Attempt, choose_record
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     EndSummary,
@@ -25,6 +25,7 @@ from clusterctl.plans.runs.state import (
 )
 from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart
+from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending
 from clusterctl.protocol.run_end import RunEnd, judge_end
 from clusterctl.protocol.run_id import RunId

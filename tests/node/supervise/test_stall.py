@@ -32,7 +32,7 @@ IDLE, WAITS, OVER = Usage(10, 5.0, 0), Recorded(True, "#4 waits", 70.0), Recorde
 
 
 def progress_after(first: Usage, second: Usage, *answers: Recorded | None) -> float:
-    """Usage at a worker at 0 and 100, its recorders answer at 20, 40 ...; when has it got on last?"""
+    """Return when a worker made progress last: its use is read at 0 and 100, its recorders answer at 20, 40 ..."""
     worker = WorkerProgress(0.0)
     worker.on_usage(0.0, first)
     for number, answer in enumerate(answers, 1):

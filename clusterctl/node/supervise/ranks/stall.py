@@ -163,7 +163,7 @@ class StallWatch:
             self._scan()
 
     def stop(self) -> None:
-        """Usage no more."""
+        """Stop watching; no check is pending afterwards."""
         self._began = 0.0
         for name in ("stall", "before the limit", "stalled", "sample"):
             self._loop.cancel(name)
@@ -346,7 +346,7 @@ def read_usage(pid: int, *, with_children: bool) -> Tuple[float, int]:
 
 
 def size_of(path: str) -> int:
-    """Usage how long a file is; 0 if there is none."""
+    """Return the size of a file in bytes; 0 if there is no such file."""
     try:
         return os.stat(path).st_size
     except OSError:
