@@ -54,7 +54,6 @@ LONGEST = (
     "test_upload",
     "test_warm_lab",
     "test_playbooks_lab",
-    "test_hostile_restart",
     "test_login_shells",
     "test_launchers",
     "test_results",

@@ -120,47 +120,6 @@ def test_stop_touches_no_other_run(cluster: Lab, tmp_path: Path) -> None:
     assert leftovers(cluster) == {}
 
 
-@VARIANT  # of test_ten_cuts_lose_and_double_no_line in test_anywhere.py, where attach and two kinds of logs follow
-def test_a_cut_connection_loses_and_doubles_no_line(cluster: Lab, tmp_path: Path) -> None:
-    """The sessions of one node's sshd are killed while lines flow: we come back and go on at the byte we had."""
-    source = """
-    import os, time
-    for n in range(400):
-        print("line", n, flush=True)
-        time.sleep(0.01)
-        while n == 200 and not os.path.exists("/tmp/was-cut"):
-            time.sleep(0.05)
-    """
-    launching = start_cctl(cluster, "launch", make_project(tmp_path, source, env=STUBBED), "--json")
-    node = cluster.nodes[1]
-    heard = []
-    while sum(entry.get("rank") == 1 for entry in heard) < 20:
-        assert launching.stdout is not None
-        heard.append(json.loads(launching.stdout.readline()))
-    sessions = [process for process in node.list_processes() if process.command.startswith("sshd: ")]
-    node.run(
-        ["kill", "-9", *(str(process.pid) for process in sessions)], check=False
-    )  # one may end by another
-    for each in cluster.nodes:
-        each.run(["touch", "/tmp/was-cut"])
-
-    assert launching.stdout is not None
-    assert launching.stderr is not None
-    heard += [
-        json.loads(line) for line in launching.stdout
-    ]  # not communicate(): it would miss what is buffered
-    err = launching.stderr.read()
-    assert launching.wait(HANG) == 0, err
-    assert f"{node.name}: connection lost" in err
-    for each in cluster.nodes:
-        each.run(["rm", "/tmp/was-cut"])
-    for rank in range(3):
-        lines = [
-            entry["line"] for entry in heard if entry.get("rank") == rank and entry["stream"] == "stdout"
-        ]
-        assert lines == [f"line {n}" for n in range(400)]
-
-
 def test_somebody_elses_stop_is_not_called_a_failure(cluster: Lab, tmp_path: Path) -> None:
     """`stop` from another terminal: the attached launch says who stopped it, and blames no rank."""
     launching = start_cctl(cluster, "launch", make_project(tmp_path, LINKED, nodes=2, launcher="python"))

@@ -25,7 +25,6 @@ from driving import (
     start_cctl,
     tagged,
 )
-from variants import VARIANT
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
@@ -208,26 +207,6 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     assert f"rank 1 on {cluster.nodes[1].name}: ValueError: bad batch 17" in result.err
     assert 'raise ValueError("bad batch 17")' in result.err
     assert "FAILED after" in result.err
-    assert leftovers(cluster) == {}
-
-
-@VARIANT  # of worker-killed in test_fault_matrix.py: here the others are in a collective
-def test_a_sigkilled_rank_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
-    """A worker killed from outside says nothing itself; it is named with its signal."""
-    script = """
-    import os, signal, time, torch, torch.distributed as dist
-    dist.init_process_group("gloo")
-    dist.barrier()
-    if dist.get_rank() == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    while True:
-        dist.all_reduce(torch.ones(1))
-        time.sleep(0.02)  # the processors are for the tests beside it
-    """
-    result = cctl(cluster, "launch", make_project(tmp_path, script))
-
-    assert result.code == 1
-    assert f"rank 2 on {cluster.nodes[2].name}: killed by SIGKILL" in result.err
     assert leftovers(cluster) == {}
 
 

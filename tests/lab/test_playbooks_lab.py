@@ -145,17 +145,6 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
     assert float(proven.split()[-1]) < 1e-6
 
 
-@VARIANT  # of test_a_shell_script_that_calls_torchrun_itself in tests/lab/test_launchers.py
-def test_nested_torchrun(rented: Lab) -> None:
-    """The ranks below the shell script learn the line, each with a log of its own."""
-    result = cctl(rented, "launch", PLAYBOOKS / "stacks/nested-torchrun/job.yaml", "--json")
-    lines = [(entry["rank"], entry["line"]) for entry in result.json_lines() if "line" in entry]
-
-    assert result.code == 0, result.err
-    learnt = sorted(line for line in lines if line[1].startswith("rank"))
-    assert learnt == [(rank, f"rank {rank} of 4: y = 2.00 x + 1.00") for rank in range(4)]
-
-
 @VARIANT
 def test_fsdp2_dcp_resumes_on_nodes_without_a_shared_disk(rented: Lab) -> None:
     """Each node is sent the parts that it lacks; what follows the checkpoint is as if nothing had ended."""

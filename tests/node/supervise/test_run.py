@@ -99,20 +99,6 @@ def test_a_world_of_another_size_is_no_success(node: Make) -> None:
     assert (state["world_size_seen"], state["torchrun"]["exit"]) == (1, 0)
 
 
-@VARIANT  # of worker-raises in the fault matrix
-def test_a_worker_that_raises(node: Make) -> None:
-    """The reason names the rank, its stderr is where state.json says, torchrun's table is kept."""
-    script = "import os, time\nif os.environ['RANK'] == '1': raise ValueError('bad loss')\ntime.sleep(60)"
-    run = node(script, nproc=2, world_size=2).go()
-    state = run.ended()
-
-    assert (state["state"], state["reason"]) == ("FAILED", "rank 1 exited with 1")
-    assert state["ranks"]["1"]["exit"] == 1
-    assert state["ranks"]["0"]["signal"] == 15
-    assert "ValueError: bad loss" in run.output(1, "stderr")
-    assert "rank      : 1" in (run.rundir / "attempt-1" / "torchrun.log").read_text()
-
-
 HOSTILE = [
     "", " ", "a b", "it's", '"quoted"', "$(touch hacked)", "`id`", "two\nlines", "tab\t", "grün 日本", "-flag",
     "--", "*", "~", "\\", "%s%n", "${HOME}", "a;b|c&d>e",
