@@ -100,7 +100,7 @@ class MonitorOptions:
 
     def new_report(self, node: Node) -> NodeReport:
         """Begin a node's part."""
-        report = NodeReport(node, self.offsets.get(node.name, 0.0), state=self.known_states.get(node.name))
+        report = NodeReport(node, self.known_states.get(node.name))
         report.contacted = not self.known_states or report.state is not None
         return report
 

@@ -28,13 +28,12 @@ SUPERVISOR_LOST: tuple[JournalEvent, ...] = ("guardian_lost", "agent_lost")
 
 @dataclass
 class NodeReport:
-    """One node's part, as far as it was received: `clock_offset` is its clock minus ours.
+    """One node's part, as far as it was received.
 
     `contacted` is whether anything ever came from it, `lost_reason` why it was given up.
     """
 
     node: Node
-    clock_offset: float
     state: NodeState | None = None
     done: bool = False
     lost_reason: str = ""

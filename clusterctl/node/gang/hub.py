@@ -552,7 +552,7 @@ class Hub(Role[Phase]):
         self.state.close()
         present = {slot: view for slot, view in self._views.items() if slot in self.members}
         for view in present.values():
-            self.roster.apply(view, present)
+            self.roster.apply(view)
         for slot in self.roster.all_slots - {self.slot} - self.roster.lost - set(present):
             self.roster.mark_lost(slot, "it did not connect to the next hub")
         self.round.attempt, self.round.expected = self.roster.attempt, set(self.roster.node_ranks)

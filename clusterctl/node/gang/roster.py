@@ -6,7 +6,7 @@ attempt gives it a node rank, or none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Collection, Dict, Iterable, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Set, Tuple
 
 from ...protocol.messages.gang import MAJORITY, NODES, RosterView
 from ...protocol.ranks import NodeRank, Slot
@@ -134,15 +134,15 @@ class Roster:
         """Return what is sent to other agents."""
         return RosterView(self.attempt, self.entries, self.history)
 
-    def apply(self, view: RosterView, present: Collection[Slot] = ()) -> None:
-        """Take what another agent knows, if it is further than we are; who is lost stays so, unless `present`.
+    def apply(self, view: RosterView) -> None:
+        """Take what another agent knows, which may be further than we are; who is lost stays so.
 
         The newest counts: the hub that is gone may have reached only some with its last order.
         """
         if (view.attempt, len(view.history)) > (self.attempt, len(self.history)):
             self._adopt(view)
         for slot, why in view.lost.items():
-            if slot != self.own_slot and slot not in present:
+            if slot != self.own_slot:
                 self.mark_lost(slot, why)
 
     def _adopt(self, view: RosterView) -> None:

@@ -164,7 +164,7 @@ def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
 @pytest.mark.parametrize("odd", [[9], {}, True, 1.5, 10**30, "9"], ids=repr)
 def test_an_end_that_makes_no_sense_has_no_signal(odd: object) -> None:
     """A node that sends nonsense for a signal is read as one that sent none."""
-    report = NodeReport(NODES[0], 0.0)
+    report = NodeReport(NODES[0])
     event = {"event": "rank_exited", "rank": 1, "exit": None, "signal": odd, "time": 5.0}
     assert report.on_event(Untrusted(event)) is None
 

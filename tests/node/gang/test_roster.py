@@ -60,25 +60,18 @@ def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
     assert 0 not in here.lost, "we are here ourselves"
 
 
-def test_who_is_here_is_not_lost() -> None:
-    """Whatever another agent reports; of who is absent its reason is taken."""
-    other, here = roster_of(2, 3), roster_of(2, 3)
-    for slot in (0, 1, 2, 3):
-        other.mark_lost(slot, "silent")
-    here.apply(seen_from(other), {1, 2})
-    assert here.view().lost == {3: "silent"}
-
-
 def test_the_newest_counts() -> None:
     """An order that the lost hub sent to only one of the others is not lost with it."""
     behind, ahead, here = roster_of(2, 2), roster_of(2, 2), roster_of(2, 2)
     ahead.add_attempt({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
     ahead.mark_unfit(1, "its GPU")
     ahead.assign({0, 2, 3})
+    behind.mark_lost(3, "silent")
     for view in (behind, ahead, behind):
         here.apply(seen_from(view))
 
     assert (here.attempt, here.node_ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
+    assert here.view().lost == {3: "silent"}, "who is lost stays so, whoever knows it"
     assert [entry["reason"] for entry in here.history] == ["gpu"]
 
 
