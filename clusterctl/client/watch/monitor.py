@@ -369,13 +369,10 @@ class RunMonitor:
         name, now = report.node.name, time.monotonic()
         seconds = now - self._streams.broke_at.get(name, now)
         others = [other for other in self._reports.values() if other is not report and other.contacted]
-        given_up = seconds >= RETURN_LIMIT
-        if not others or not all(
-            other.done for other in others
-        ):  # while others go on, they judge whether it is lost
-            given_up = (
-                given_up and not self._others_responding(name, now - seconds) and self._no_node_for_long(now)
-            )
+        others_ended = bool(others) and all(other.done for other in others)
+        given_up = seconds >= RETURN_LIMIT and (  # while the others go on, they judge whether it is lost
+            others_ended or (not self._others_responding(name, now - seconds) and self._no_node_for_long(now))
+        )
         if report.contacted and given_up:
             self._mark_lost(report, "the connection was lost and not restored")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -224,3 +225,22 @@ def test_a_hub_that_does_not_answer_here_either_is_lost() -> None:
         attached._on_update(stopping(node, f"node 0 (gpu01) is lost: {SILENT}"))
 
     assert notices == [f"gpu01 is lost: {SILENT}; stopping all nodes"]
+
+
+def test_a_node_is_not_given_up_while_the_others_go_on() -> None:
+    """However long it does not answer here; once they have ended without a record it has a short time to come back."""
+    notices: list[str] = []
+    attached = watch(notices)
+    reopened: list[str] = []
+    attached._streams.reopen = lambda name, _: reopened.append(name)  # type: ignore[method-assign]  # nobody is there
+    now, away = time.monotonic(), attached._reports["gpu02"]
+    attached._streams.broke_at["gpu02"] = now - 7200.0
+    attached._streams._streams.last_received.update(gpu01=now, gpu03=now)
+    attached._on_stream_end(away, None)
+    assert (away.done, reopened, notices) == (False, ["gpu02"], [])
+
+    for name in ("gpu01", "gpu03"):
+        attached._reports[name].done = True
+    attached._on_stream_end(away, None)
+    assert away.done
+    assert notices[-1].startswith("gpu02 is lost: the connection was lost and not restored")
