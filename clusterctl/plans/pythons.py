@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.errors import InvalidValueError
-from clusterctl.plans.facts.untrusted import MAX_ITEMS, read_clean_many
+from clusterctl.plans.facts.untrusted import read_clean_many
 from clusterctl.protocol.messages.facts import Facts, FoundPython
+from clusterctl.protocol.messages.record import MAX_ITEMS
 from clusterctl.specs.values import parse_python
 
 ACTIVE = "python3"  # what runs where the inventory names no Python

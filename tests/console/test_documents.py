@@ -45,7 +45,7 @@ from clusterctl.console.top import history_to_json, top_to_json
 from clusterctl.errors import NodeError
 from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.cleanup import CleanupPlan, Orphans, WarmServer, parse_stored_run
-from clusterctl.plans.diagnose.collective import DeepCheckResult, DeepRound, Diagnosis, Group
+from clusterctl.plans.diagnose.collective import DeepCheckResult
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_kept
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
@@ -60,7 +60,7 @@ from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
 from clusterctl.plans.sync.outside_files import OutsideFiles
 from clusterctl.plans.sync.received_names import RefusedEntry
-from clusterctl.protocol.messages.checks import MeshPath, MeshResult
+from clusterctl.protocol.messages.checks import GroupResult, MeshPath, MeshResult, RoundEntry, SearchReport
 from clusterctl.protocol.messages.facts import GpuUsage, Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -146,9 +146,11 @@ def checked() -> dict[str, Any]:
         MeshPath(caller="gpu02", peer="gpu01"),
     )
     mesh = MeshResult(nodes=("gpu01", "gpu02"), paths=paths, absent={"gpu02": "no answer"}, seconds=1.0)
-    groups = (Group((0, 1), 2, True, rows=((8, 0.1),)),)
-    rounds = (DeepRound("all", 1.0, groups),)
-    deep = DeepCheckResult("nccl", ("gpu01", "gpu02"), 2, rounds, Diagnosis(False, (0,), ((0, 1),)))
+    groups = (GroupResult(nodes=(0, 1), ranks=2, ok=True, rows=((8, 0.1),)),)
+    rounds = (RoundEntry(round="all", seconds=1.0, groups=groups),)
+    deep = DeepCheckResult(
+        "nccl", ("gpu01", "gpu02"), 2, rounds, SearchReport(ok=False, nodes=(0,), links=((0, 1),))
+    )
     return {
         **check_to_json(INVENTORY.nodes, {INVENTORY.nodes[0].name: facts}, [finding]),
         "wire": hang.mesh_to_json(mesh),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.plans.diagnose.collective import Group
 from clusterctl.plans.explain import Explanation
+from clusterctl.protocol.messages.checks import GroupResult
 from clusterctl.protocol.messages.facts import Facts, Orphan, Sample
 from clusterctl.protocol.messages.record import Record, fields_of
 
@@ -20,7 +20,7 @@ WRITTEN = {  # what is written as it is: check, top, explain, check --deep, clea
     "finding": Finding,
     "sample": Sample,
     "explain": Explanation,
-    "group": Group,
+    "group": GroupResult,
     "orphan": Orphan,
     "spare": UnusedStorage,
     "removed": RemovalReport,

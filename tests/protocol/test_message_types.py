@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any, get_args
 
-import pytest
-
 from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.lab import messages as lab_messages
 from clusterctl.node.state import locks
-from clusterctl.plans.diagnose import collective
 from clusterctl.protocol.messages import (
     agent,
     allocation,
@@ -170,7 +165,7 @@ def named_keys(*layers: str) -> set[str]:
     A text in another place, as an argument of any function, reads nothing.
     """
     found: set[str] = set()
-    for path, tree in sources(*layers).items():
+    for tree in sources(*layers).values():
         for node in walk(tree):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 found |= set(texts([node.slice]))
@@ -182,9 +177,6 @@ def named_keys(*layers: str) -> set[str]:
                 found |= set(texts([node.left]))
             elif isinstance(node, (ast.For, ast.comprehension)):
                 found |= set(texts(looped(tree, node.iter)))
-            elif isinstance(node, ast.ClassDef) and path.startswith(FILLED):
-                fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
-                found |= {field.id for field in fields if isinstance(field, ast.Name)}
     return found
 
 
@@ -194,7 +186,6 @@ def takes_key(call: ast.Call) -> bool:
     return name in READERS | KEY_TAKERS
 
 
-FILLED = "plans/diagnose/"  # values whose fields `read_value` fills
 KEY_TAKERS = {
     "get",
     "pop",
@@ -370,39 +361,3 @@ def sent_values(layer: str) -> set[str]:
         if isinstance(node, ast.Dict)
         for text in texts(node.values)
     }
-
-
-# Values of the client that are filled from a message, by its name, and the fields that no node fills.
-FILLED_FROM: dict[type, tuple[str, set[str]]] = {
-    collective.DeepRound: ("RoundEntry", {"kind"}),
-    collective.Diagnosis: ("SearchReport", set()),
-}
-UNREAD = {  # keys of parts that the client does not read
-    "RoundEntry": {"round"},
-}
-
-
-@pytest.mark.parametrize("value", FILLED_FROM, ids=lambda value: value.__name__)
-def test_a_value_has_the_fields_of_its_message(value: type) -> None:
-    """So have its parts: what a node writes under a key is what the client reads from there."""
-    compare(value, *FILLED_FROM[value])
-
-
-def compare(value: type, name: str, own: set[str]) -> None:
-    """Compare the fields of a value and of its parts with the keys of the message that fills them."""
-    hints = typing.get_type_hints(value)
-    assert hints.keys() - own == definitions()[name] - UNREAD.get(name, set()), (value, name)
-    message = next(vars(module)[name] for module in MODULES if name in vars(module))
-    for key in hints.keys() - own:
-        part = next((kind for kind in kinds_in(hints[key]) if is_dataclass(kind)), None)
-        if part is not None:
-            text = str(getattr(message.__annotations__[key], "__forward_arg__", message.__annotations__[key]))
-            parts = [word for word in re.findall(r"\w+", text) if word in definitions() and word != "Problem"]
-            compare(part, *parts, set())
-
-
-def kinds_in(kind: Any) -> Iterator[Any]:
-    """Yield a type, and those that it is made of."""
-    yield kind
-    for part in get_args(kind):
-        yield from kinds_in(part)

@@ -17,13 +17,20 @@ from clusterctl.console.terminal import print_fitted_table, print_table, stdout
 from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
-from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
+from clusterctl.plans.diagnose.collective import DeepCheckResult
 from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
-from clusterctl.protocol.messages.checks import MASTER, MESH, MeshResult
+from clusterctl.protocol.messages.checks import (
+    MASTER,
+    MESH,
+    GroupResult,
+    MeshResult,
+    SearchReport,
+    bus_bandwidth,
+)
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.messages.record import to_json
 from clusterctl.specs.text import begin_commands
@@ -44,7 +51,6 @@ if TYPE_CHECKING:
         GpusByNode,
         SlownessDocument,
     )
-    from clusterctl.plans.diagnose.collective import Diagnosis as Conclusion
 
 BANDWIDTH_FROM = 64 << 10  # bytes; less shows the latency, and no bandwidth
 
@@ -69,7 +75,7 @@ def render_deep(console: Console, deep: DeepCheckResult | None) -> None:
         _render_pairs(console, deep)
 
 
-def _count_ranks(group: Group) -> str:
+def _count_ranks(group: GroupResult) -> str:
     return trn("{n} rank", "{n} ranks", group.ranks)
 
 
@@ -87,11 +93,11 @@ def _render_pairs(console: Console, deep: DeepCheckResult) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _bandwidth(group: Group) -> float:
+def _bandwidth(group: GroupResult) -> float:
     return group.bandwidth
 
 
-def _describe_group(deep: DeepCheckResult, group: Group) -> str:
+def _describe_group(deep: DeepCheckResult, group: GroupResult) -> str:
     names = " - ".join(deep.name(node_index) for node_index in group.nodes)
     return f"{render_rate(group.bandwidth)} ({names})"
 
@@ -111,7 +117,7 @@ def deep_to_json(deep: DeepCheckResult) -> DeepCheck:
         "trouble": deep.trouble or None,
         "rounds": [
             {
-                "kind": round_result.kind,
+                "kind": round_result.round,
                 "seconds": round_result.seconds,
                 "groups": [_group_to_json(deep, group) for group in round_result.groups],
             }
@@ -121,7 +127,7 @@ def deep_to_json(deep: DeepCheckResult) -> DeepCheck:
     }
 
 
-def _group_to_json(deep: DeepCheckResult, group: Group) -> DeepGroup:
+def _group_to_json(deep: DeepCheckResult, group: GroupResult) -> DeepGroup:
     return {
         "nodes": _node_names(deep, group.nodes),
         "ranks": group.ranks,
@@ -134,7 +140,7 @@ def _group_to_json(deep: DeepCheckResult, group: Group) -> DeepGroup:
     }
 
 
-def _conclusion_to_json(deep: DeepCheckResult, conclusion: Conclusion) -> DeepConclusion:
+def _conclusion_to_json(deep: DeepCheckResult, conclusion: SearchReport) -> DeepConclusion:
     return {
         "ok": conclusion.ok,
         "nodes": _node_names(deep, conclusion.nodes),

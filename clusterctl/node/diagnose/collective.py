@@ -45,11 +45,13 @@ from typing import (
     Tuple,
 )
 
+from ...protocol.messages.checks import GroupResult, RoundEntry, SearchReport
+from ...protocol.messages.record import to_json
 from ...protocol.ranks import NodeRank, Rank
 from ...protocol.untrusted import MalformedError, Row, Untrusted, parse_json, parse_object
 
 if TYPE_CHECKING:
-    from ...protocol.messages.network import AnyEntry, GroupResult, RankProgress, SearchReport
+    from ...protocol.messages.network import AnyEntry, RankProgress
 
 ENOUGH_ROUNDS = 3  # rounds of pairs that show a bad node; a bad link between two good ones may take more
 SLOW_FRACTION = 0.4  # of the usual bandwidth
@@ -79,31 +81,23 @@ def search(
     nodes: Sequence[NodeRank], has_time: Callable[[], bool]
 ) -> Generator[Round, List[Result], SearchReport]:
     """Try all nodes, then what tells them apart; `has_time` says whether there is time for another round."""
-    report: SearchReport = {
-        "ok": True,
-        "nodes": [],
-        "links": [],
-        "slow_nodes": [],
-        "slow_links": [],
-        "rest": None,
-    }
     (all_result,) = yield Round("all", [list(nodes)])
-    report["ok"], remaining = all_result.ok, list(nodes)
+    report, remaining = SearchReport(ok=all_result.ok), list(nodes)
     if not all_result.ok:
         single_results = yield Round("alone", [[node] for node in nodes])
-        report["nodes"] = [node for node, result in zip(nodes, single_results) if not result.ok]
-        remaining = [node for node in nodes if node not in report["nodes"]]
-    if len(remaining) > 2 or (len(remaining) == 2 and report["nodes"]):
-        pairs = yield from _try_pairs(remaining, has_time, all_result.ok or bool(report["nodes"]))
+        bad_nodes = tuple(node for node, result in zip(nodes, single_results) if not result.ok)
+        report, remaining = report.replace(nodes=bad_nodes), [node for node in nodes if node not in bad_nodes]
+    if len(remaining) > 2 or (len(remaining) == 2 and report.nodes):
+        pairs = yield from _try_pairs(remaining, has_time, all_result.ok or bool(report.nodes))
         yield from _retry_slow(pairs)
-        _find_bad(report, pairs)
+        report = _add_bad(report, pairs)
     elif len(remaining) == 2 and not all_result.ok:
-        report["links"] = [remaining]
-    blamed = {*report["nodes"], *(node for link in report["links"] for node in link[1:])}
+        report = report.replace(links=(tuple(remaining),))
+    blamed = {*report.nodes, *(node for link in report.links for node in link[1:])}
     healthy = [node for node in nodes if node not in blamed]
     if blamed and len(healthy) > 1 and has_time():
         (recheck,) = yield Round("rest", [healthy])
-        report["rest"] = recheck.ok
+        report = report.replace(rest=recheck.ok)
     return report
 
 
@@ -144,7 +138,7 @@ def _disjoint(pairs: Sequence[Pair]) -> List[Pair]:
     return chosen
 
 
-def _find_bad(report: SearchReport, pairs: Pairs) -> None:
+def _add_bad(report: SearchReport, pairs: Pairs) -> SearchReport:
     failed = {pair for pair, result in pairs.items() if not result.ok}
     tried = {node: [pair for pair in pairs if node in pair] for pair in pairs for node in pair}
     bad_nodes = [
@@ -152,11 +146,14 @@ def _find_bad(report: SearchReport, pairs: Pairs) -> None:
         for node, node_pairs in sorted(tried.items())
         if len(node_pairs) > 1 and failed.issuperset(node_pairs)
     ]
-    if len(bad_nodes) < len(tried):
-        report["nodes"] = sorted([*report["nodes"], *bad_nodes])
-    report["links"] = [list(pair) for pair in sorted(failed) if not set(pair) & set(report["nodes"])]
-    nodes, links = find_slow(pairs)
-    report["slow_nodes"], report["slow_links"] = sorted(nodes), [list(pair) for pair in sorted(links)]
+    blamed = sorted([*report.nodes, *(bad_nodes if len(bad_nodes) < len(tried) else [])])
+    slow_nodes, slow_links = find_slow(pairs)
+    return report.replace(
+        nodes=tuple(blamed),
+        links=tuple(pair for pair in sorted(failed) if not set(pair) & set(blamed)),
+        slow_nodes=tuple(sorted(slow_nodes)),
+        slow_links=tuple(sorted(slow_links)),
+    )
 
 
 def matchings(nodes: Sequence[NodeRank]) -> Iterator[List[List[NodeRank]]]:
@@ -269,22 +266,22 @@ def merge_answers(answers: List[Optional[RankProgress]], ranks: List[Rank]) -> G
     failed = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
     wrong = [rank for rank, answer in zip(ranks, answers) if answer and answer.get("wrong")]
     if silent:
-        return {"ok": False, "rank": silent[0], "error": "no answer", "rows": []}
+        return GroupResult(rank=silent[0], error="no answer")
     if failed:
         rank, answer = next((entry for entry in failed if not entry[1].get("late")), failed[0])
-        return {"ok": False, "rank": rank, "error": answer["error"], "rows": []}
+        return GroupResult(rank=rank, error=answer["error"])
     first = answers[0] or {}
     blamed, error = (wrong[0], "got a wrong sum") if wrong else (None, "")
-    return {"ok": not wrong, "rank": blamed, "error": error, "rows": first["rows"], "joined": first["joined"]}
+    rows = tuple(map(tuple, first["rows"]))
+    return GroupResult(ok=not wrong, rank=blamed, error=error, rows=rows, joined=first["joined"])
 
 
 def to_result(group: GroupResult, rank_count: int) -> Result:
     """Reduce a group's answer to what the search looks at."""
-    if not group["ok"]:
+    if not group.ok:
         return Result(False)
     factor = 2.0 * (rank_count - 1) / rank_count if rank_count > 1 else 1.0
-    rows = group["rows"]
-    return Result(True, max(factor * size / seconds for size, seconds in rows), rows[0][1])
+    return Result(True, max(factor * size / seconds for size, seconds in group.rows), group.latency)
 
 
 MARK = "clusterctl-deep "
@@ -400,10 +397,15 @@ class Leader:
         self._worker.participate(number, groups)
         answers = self._gather(number, groups, began)
         results = [merge_answers([answers.get(rank) for rank in ranks], ranks) for ranks in groups]
-        for nodes, ranks, result in zip(step.groups, groups, results):
-            result["nodes"], result["ranks"] = nodes, len(ranks)
-            result["at"] = None if result["rank"] is None else self._nodes[result["rank"]]
-        write_entry({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": results})
+        told = tuple(
+            result.replace(
+                nodes=tuple(nodes),
+                ranks=len(ranks),
+                at=None if result.rank is None else self._nodes[result.rank],
+            )
+            for nodes, ranks, result in zip(step.groups, groups, results)
+        )
+        write_entry(RoundEntry(round=step.kind, seconds=round(time.monotonic() - began, 2), groups=told))
         return [to_result(result, len(ranks)) for result, ranks in zip(results, groups)]
 
     def _gather(self, number: int, groups: List[List[Rank]], began: float) -> Dict[Rank, RankProgress]:
@@ -418,7 +420,7 @@ class Leader:
 
 def write_entry(entry: AnyEntry) -> None:
     """Tell the one who asked."""
-    print(MARK + json.dumps(entry), flush=True)
+    print(MARK + json.dumps(to_json(entry)), flush=True)
 
 
 def open_store() -> Any:

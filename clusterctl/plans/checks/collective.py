@@ -17,7 +17,8 @@ from clusterctl.plans.checks.framework import (
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.diagnose.collective import DeepCheckResult, Group
+    from clusterctl.plans.diagnose.collective import DeepCheckResult
+    from clusterctl.protocol.messages.checks import GroupResult
 
 MOST_NAMED = 8
 REST_TEXTS: Mapping[bool | None, str] = {
@@ -65,7 +66,7 @@ def link_fails(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(names, evidence, last=names[-1])
 
 
-def _groups_between(deep: DeepCheckResult, link: Sequence[int]) -> list[Group]:
+def _groups_between(deep: DeepCheckResult, link: Sequence[int]) -> list[GroupResult]:
     return deep.groups_with(*link, kinds=("pairs", "again", "all"))
 
 

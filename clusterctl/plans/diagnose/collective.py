@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
 
-from clusterctl.plans.facts.untrusted import read_value
+from clusterctl.plans.facts.untrusted import read_clean
 from clusterctl.plans.launch.launchers import has_simulated_gpus
+from clusterctl.protocol.messages.checks import GroupResult, RoundEntry, SearchReport
 from clusterctl.protocol.messages.facts import Facts
-from clusterctl.protocol.untrusted import MalformedError, parse_json
+from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 from clusterctl.specs.job.model import Job, Sync
 from clusterctl.translation import tr
-
-if TYPE_CHECKING:
-    from clusterctl.protocol.messages.network import FoundEntry, RoundEntry
 
 LINE_PREFIX = "clusterctl-deep "  # how the leader's lines begin
 NAME = "deep-check"
@@ -25,6 +22,9 @@ MODULES = (
     "node/diagnose/__init__",
     "node/diagnose/collective",
     "protocol/__init__",
+    "protocol/messages/__init__",
+    "protocol/messages/checks",
+    "protocol/messages/record",
     "protocol/ranks",
     "protocol/untrusted",
 )
@@ -34,75 +34,30 @@ START_LIMIT = 120.0
 
 
 @dataclass(frozen=True)
-class Group:
-    """How one group of nodes fared: rows are [bytes, seconds of an all_reduce], the first is the latency."""
-
-    nodes: tuple[int, ...] = ()
-    ranks: int = 0
-    ok: bool = False
-    error: str | None = None
-    rank: int | None = None
-    at: int | None = None
-    rows: tuple[tuple[float, ...], ...] = ()
-    joined: float | None = None
-
-    @property
-    def latency(self) -> float:
-        """Seconds of the smallest all_reduce."""
-        return self.rows[0][1] if self.rows else 0.0
-
-    @property
-    def bandwidth(self) -> float:
-        """Give the best bus bandwidth in bytes per second: what one rank's link carries each way."""
-        return max((bus_bandwidth(size, seconds, self.ranks) for size, seconds in self.rows), default=0.0)
-
-
-@dataclass(frozen=True)
-class DeepRound:
-    """One round: all, alone, pairs, again, or rest."""
-
-    kind: str = ""
-    seconds: float = 0.0
-    groups: tuple[Group, ...] = ()
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Who is to blame, by node number; `rest` tells whether all others work together without them."""
-
-    ok: bool = False
-    nodes: tuple[int, ...] = ()
-    links: tuple[tuple[int, ...], ...] = ()
-    slow_nodes: tuple[int, ...] = ()
-    slow_links: tuple[tuple[int, ...], ...] = ()
-    rest: bool | None = None
-
-
-@dataclass(frozen=True)
 class DeepCheckResult:
     """What a deep check has shown; `trouble` says why it did not come to its end."""
 
     backend: str
     names: tuple[str, ...]
     ranks: int
-    rounds: tuple[DeepRound, ...] = ()
-    diagnosis: Diagnosis | None = None
+    rounds: tuple[RoundEntry, ...] = ()
+    diagnosis: SearchReport | None = None
     trouble: str = ""
     fix: str = ""
     at: tuple[str, ...] = field(default=())  # the nodes that the trouble names
 
     @property
-    def full_group(self) -> Group | None:
+    def full_group(self) -> GroupResult | None:
         """The group of all nodes, if its round came to an end."""
         return next(
-            (group for round_ in self.rounds for group in round_.groups if round_.kind == "all"), None
+            (group for round_ in self.rounds for group in round_.groups if round_.round == "all"), None
         )
 
     def name(self, number: int) -> str:
         """Give a node's name."""
         return self.names[number]
 
-    def describe_error(self, group: Group | None) -> str:
+    def describe_error(self, group: GroupResult | None) -> str:
         """Say what went wrong in a group, and on which rank."""
         if group is None or not group.error:
             return tr("no answer")
@@ -113,10 +68,12 @@ class DeepCheckResult:
         node = self.name(group.at)
         return tr("rank {rank} on {node}: {error}", rank=group.rank, node=node, error=group.error)
 
-    def groups_with(self, *nodes: int, kinds: Sequence[str] = ("alone", "pairs", "again")) -> list[Group]:
+    def groups_with(
+        self, *nodes: int, kinds: Sequence[str] = ("alone", "pairs", "again")
+    ) -> list[GroupResult]:
         """Give the smaller groups in which these nodes were, the latest first."""
         members = set(nodes)
-        groups = [group for round_ in self.rounds if round_.kind in kinds for group in round_.groups]
+        groups = [group for round_ in self.rounds if round_.round in kinds for group in round_.groups]
         return [group for group in reversed(groups) if members <= set(group.nodes)]
 
     @property
@@ -130,9 +87,9 @@ class DeepCheckResult:
         return (median(bandwidths), median(latencies)) if own_pairs else (0.0, 0.0)
 
     @property
-    def pairs(self) -> list[Group]:
+    def pairs(self) -> list[GroupResult]:
         """Give each pair of nodes that was tried once: of two tries that went well the better one, else the later."""
-        best_tries: dict[frozenset[int], Group] = {}
+        best_tries: dict[frozenset[int], GroupResult] = {}
         for group in self._pair_tries:
             pair = frozenset(group.nodes)
             previous = best_tries.get(pair)
@@ -143,16 +100,11 @@ class DeepCheckResult:
         return [group for pair, group in best_tries.items() if len(pair) == 2]
 
     @property
-    def _pair_tries(self) -> list[Group]:
+    def _pair_tries(self) -> list[GroupResult]:
         """Every try of a pair; one that looked slow was tried again."""
         return [
-            group for round_ in self.rounds if round_.kind in {"pairs", "again"} for group in round_.groups
+            group for round_ in self.rounds if round_.round in {"pairs", "again"} for group in round_.groups
         ]
-
-
-def bus_bandwidth(size: float, seconds: float, ranks: int) -> float:
-    """Give what one rank's link carries each way in an all_reduce of `size` bytes, in bytes per second."""
-    return 2.0 * (ranks - 1) / ranks * size / seconds if seconds > 0 and ranks > 1 else 0.0
 
 
 def choose_backend(job: Job | None, facts: Sequence[Facts]) -> str:
@@ -192,12 +144,11 @@ def parse_deep_result(lines: Sequence[str], deep: DeepCheckResult) -> DeepCheckR
     rounds, diagnosis = list(deep.rounds), deep.diagnosis
     for line in lines:
         entry = _parse_line(line)
-        of_round, of_end = cast("RoundEntry", entry), cast("FoundEntry", entry)
-        if isinstance(of_round.get("round"), str):
-            round_ = read_value(DeepRound, {**entry, "kind": of_round["round"]}, "round", [])
+        if entry.text("round"):
+            round_ = read_clean(RoundEntry, entry)
             rounds += [round_] if round_ is not None and _is_valid_round(round_, len(deep.names)) else []
-        elif "found" in of_end:
-            parsed = read_value(Diagnosis, of_end["found"], "found", [])
+        elif "found" in entry:
+            parsed = read_clean(SearchReport, entry.record("found")) if entry.has_record("found") else None
             diagnosis = (
                 parsed if parsed is not None and _is_valid_diagnosis(parsed, len(deep.names)) else None
             )
@@ -206,22 +157,23 @@ def parse_deep_result(lines: Sequence[str], deep: DeepCheckResult) -> DeepCheckR
     )
 
 
-def _parse_line(line: str) -> dict[str, Any]:
+def _parse_line(line: str) -> Untrusted:
     try:
-        entry = parse_json(line.removeprefix(LINE_PREFIX).encode()) if line.startswith(LINE_PREFIX) else {}
+        return parse_object(
+            line.removeprefix(LINE_PREFIX).encode() if line.startswith(LINE_PREFIX) else b"{}"
+        )
     except MalformedError:
-        return {}
-    return entry if isinstance(entry, dict) else {}
+        return Untrusted({})
 
 
-def _is_valid_round(round_: DeepRound, count: int) -> bool:
+def _is_valid_round(round_: RoundEntry, count: int) -> bool:
     """Tell whether the numbers can be calculated with, and the nodes are ours."""
     rows = [row for group in round_.groups for row in group.rows]
     numbers = {number for group in round_.groups for number in group.nodes}
     return all(len(row) == 2 and row[1] > 0 for row in rows) and numbers <= set(range(count))
 
 
-def _is_valid_diagnosis(diagnosis: Diagnosis, count: int) -> bool:
+def _is_valid_diagnosis(diagnosis: SearchReport, count: int) -> bool:
     links = (*diagnosis.links, *diagnosis.slow_links)
     numbers = {*diagnosis.nodes, *diagnosis.slow_nodes, *(number for link in links for number in link)}
     return all(len(link) == 2 for link in links) and numbers <= set(range(count))

@@ -1,4 +1,4 @@
-"""What the tests of `check` show: connections between nodes, as each node reports its own."""
+"""What the tests of `check` show: connections between nodes, and the rounds of the deep check."""
 
 from __future__ import annotations
 
@@ -86,3 +86,53 @@ class MeshResult(Record):
     def rails(self) -> tuple[str, ...]:
         """The rails on which there were calls, the training addresses first."""
         return tuple(sorted({path.rail for path in self.paths}))
+
+
+class GroupResult(Record):
+    """How one group of nodes fared: rows are [bytes, seconds of an all_reduce], the first is the latency.
+
+    `rank`, of the node `at`, is the one that the error is of; `joined` is how long it took to form the group.
+    """
+
+    nodes: tuple[int, ...] = many(integer())
+    ranks: int = integer(missing=0)
+    ok: bool = flag(missing=False)
+    error: str | None = string()
+    rank: int | None = integer()
+    at: int | None = integer()
+    rows: tuple[tuple[float, ...], ...] = many(many(number()))
+    joined: float | None = number()
+
+    @property
+    def latency(self) -> float:
+        """Seconds of the smallest all_reduce."""
+        return self.rows[0][1] if self.rows else 0.0
+
+    @property
+    def bandwidth(self) -> float:
+        """Return the best bus bandwidth in bytes per second: what one rank's link carries each way."""
+        return max((bus_bandwidth(size, seconds, self.ranks) for size, seconds in self.rows), default=0.0)
+
+
+def bus_bandwidth(size: float, seconds: float, ranks: int) -> float:
+    """Return what one rank's link carries each way in an all_reduce of `size` bytes, in bytes per second."""
+    return 2.0 * (ranks - 1) / ranks * size / seconds if seconds > 0 and ranks > 1 else 0.0
+
+
+class RoundEntry(Record):
+    """A line of rank 0, one round of the deep check: all, alone, pairs, again, or rest."""
+
+    round: str = string(missing="")
+    seconds: float = number(missing=0.0)
+    groups: tuple[GroupResult, ...] = many(record(GroupResult))
+
+
+class SearchReport(Record):
+    """Who is to blame, by node number; a link is two nodes, `rest` whether all others work together without them."""
+
+    ok: bool = flag(missing=False)
+    nodes: tuple[int, ...] = many(integer())
+    links: tuple[tuple[int, ...], ...] = many(many(integer()))
+    slow_nodes: tuple[int, ...] = many(integer())
+    slow_links: tuple[tuple[int, ...], ...] = many(many(integer()))
+    rest: bool | None = flag()

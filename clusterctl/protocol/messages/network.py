@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict, Union
 
-from ..ranks import NodeRank, Rank, Slot
-from .checks import MeshPath, MeshPorts
+from ..ranks import Slot
+from .checks import MeshPath, MeshPorts, RoundEntry, SearchReport
 
 
 class Question(TypedDict):
@@ -127,43 +127,6 @@ class RankProgress(TypedDict, total=False):
     joined: float  # seconds to form the group
     error: str
     late: bool  # the error is a time limit
-
-
-class _GroupResult(TypedDict):
-    """What came of a group of ranks."""
-
-    ok: bool
-    rank: Rank | None  # that the error is of
-    error: str
-    rows: list[list[float]]
-
-
-class GroupResult(_GroupResult, total=False):
-    """What came of a group of ranks."""
-
-    joined: float
-    at: NodeRank | None  # the node of `rank`
-    nodes: list[NodeRank]
-    ranks: int
-
-
-class RoundEntry(TypedDict):
-    """A line of rank 0: one round of the deep check."""
-
-    round: str
-    seconds: float
-    groups: list[GroupResult]
-
-
-class SearchReport(TypedDict):
-    """What the rounds show; a link is two nodes."""
-
-    ok: bool
-    nodes: list[NodeRank]
-    links: list[list[NodeRank]]
-    slow_nodes: list[NodeRank]
-    slow_links: list[list[NodeRank]]
-    rest: bool | None  # whether all that are not blamed work together
 
 
 class FoundEntry(TypedDict):

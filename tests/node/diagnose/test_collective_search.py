@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.diagnose.collective import Result, Round, matchings, search
+from clusterctl.protocol.messages.record import to_json
 
 Fares = Callable[[Sequence[int]], Result]
 GOOD, FAILED = Result(True, 1e9, 0.0002), Result(False)
@@ -24,7 +25,7 @@ def drive(count: int, fares: Fares, time_for: int = 1000) -> tuple[dict[str, Any
         try:
             step = steps.send([fares(group) for group in step.groups])
         except StopIteration as end:
-            return end.value, rounds
+            return to_json(end.value), rounds
 
 
 def without(*bad: int) -> Fares:

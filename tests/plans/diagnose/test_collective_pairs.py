@@ -7,31 +7,32 @@ import io
 from rich.console import Console
 
 from clusterctl.console.run.hang import render_deep
-from clusterctl.plans.diagnose.collective import DeepCheckResult, DeepRound, Group
+from clusterctl.plans.diagnose.collective import DeepCheckResult
+from clusterctl.protocol.messages.checks import GroupResult, RoundEntry
 
 SIZE = 1 << 20
 
 
-def group(*nodes: int, seconds: float = 0.0) -> Group:
+def group(*nodes: int, seconds: float = 0.0) -> GroupResult:
     """Build how a group fared; without seconds it failed."""
     rows = ((8.0, 0.0002), (float(SIZE), seconds)) if seconds else ()
-    return Group(nodes=nodes, ranks=len(nodes), ok=bool(seconds), rows=rows)
+    return GroupResult(nodes=nodes, ranks=len(nodes), ok=bool(seconds), rows=rows)
 
 
-def deep(*rounds: DeepRound) -> DeepCheckResult:
+def deep(*rounds: RoundEntry) -> DeepCheckResult:
     """Build what a deep check of three nodes has shown."""
-    whole = DeepRound("all", groups=(group(0, 1, 2, seconds=0.001),))
+    whole = RoundEntry(round="all", groups=(group(0, 1, 2, seconds=0.001),))
     return DeepCheckResult("gloo", ("gpu01", "gpu02", "gpu03"), 3, (whole, *rounds))
 
 
 def test_a_pair_that_was_tried_twice_counts_once() -> None:
     """Of three nodes there are three pairs, and the better of two tries is what a pair can do."""
     told = deep(
-        DeepRound("pairs", groups=(group(1, 2, seconds=0.5),)),
-        DeepRound("pairs", groups=(group(0, 2, seconds=0.25),)),
-        DeepRound("pairs", groups=(group(0, 1, seconds=0.001),)),
-        DeepRound("again", groups=(group(2, 1, seconds=0.125),)),
-        DeepRound("again", groups=(group(0, 2, seconds=0.5),)),
+        RoundEntry(round="pairs", groups=(group(1, 2, seconds=0.5),)),
+        RoundEntry(round="pairs", groups=(group(0, 2, seconds=0.25),)),
+        RoundEntry(round="pairs", groups=(group(0, 1, seconds=0.001),)),
+        RoundEntry(round="again", groups=(group(2, 1, seconds=0.125),)),
+        RoundEntry(round="again", groups=(group(0, 2, seconds=0.5),)),
     )
     assert sorted((sorted(one.nodes), one.bandwidth) for one in told.pairs) == [
         ([0, 1], SIZE / 0.001),
@@ -48,5 +49,5 @@ def test_a_pair_that_failed_once_of_two_times_is_as_it_was_last() -> None:
     """As the nodes themselves judge it."""
     failed, works = group(0, 1), group(0, 1, seconds=0.001)
     for first, second in ((failed, works), (works, failed)):
-        rounds = (DeepRound("pairs", groups=(first,)), DeepRound("again", groups=(second,)))
+        rounds = (RoundEntry(round="pairs", groups=(first,)), RoundEntry(round="again", groups=(second,)))
         assert deep(*rounds).pairs == [second]

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, parse_facts, probe_request
-from clusterctl.plans.facts.untrusted import MAX_ITEMS, MAX_TEXT, clean_text
+from clusterctl.plans.facts.untrusted import MAX_TEXT, clean_text
 from clusterctl.protocol.messages.facts import Facts
-from clusterctl.protocol.messages.record import fields_of
+from clusterctl.protocol.messages.record import MAX_ITEMS, fields_of
 from clusterctl.specs.inventory.model import Node
 
 
