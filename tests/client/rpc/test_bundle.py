@@ -138,7 +138,7 @@ MOST_BYTES = {
     "follow": 34_800,
     "history": 31_800,
     "orphans": 26_900,
-    "probe": 52_000,
+    "probe": 52_400,
     "ps": 21_900,
     "pythons": 16_000,
     "shell": 28_000,
