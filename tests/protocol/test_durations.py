@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from clusterctl.protocol.exit_status import describe_duration
+from clusterctl.protocol.exit_status import describe_duration, describe_end, split_status
 from clusterctl.specs.text import render_duration, render_seconds
 
 SPANS = [
@@ -37,3 +39,16 @@ def test_what_is_measured_has_a_tenth_below_a_minute() -> None:
         "2m10s",
     ]
     assert describe_duration(1.5) == "1.5 s"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (3 << 8, "exited with 3"),
+        (signal.SIGKILL, "was killed by SIGKILL"),
+        (signal.SIGRTMAX - 1, f"was killed by signal {signal.SIGRTMAX - 1}"),
+    ],
+)
+def test_how_a_process_ended(status: int, text: str) -> None:
+    """A wait status in words; a signal without a name has its number."""
+    assert describe_end(*split_status(status)) == text
