@@ -42,12 +42,12 @@ def run(words: tuple[str, ...], v: bool) -> list[str]:
 
 def typed(line: str) -> Sequence[str]:
     """Type a line."""
-    told: Sequence[str] = root.main(line.split(), standalone_mode=False)
-    return told
+    shown: Sequence[str] = root.main(line.split(), standalone_mode=False)
+    return shown
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "shown"),
     [
         ("launch j.yaml", ["j.yaml"]),
         ("launch j.yaml -- a -- b", ["j.yaml", "a", "--", "b"]),
@@ -56,9 +56,9 @@ def typed(line: str) -> Sequence[str]:
         ("exec -- grep -v x", ["False", "grep", "-v", "x"]),
     ],
 )
-def test_words_in_their_place_arrive(line: str, told: list[str]) -> None:
+def test_words_in_their_place_arrive(line: str, shown: list[str]) -> None:
     """Those behind `--`, and a command behind which nothing of ours stands."""
-    assert typed(line) == told
+    assert typed(line) == shown
 
 
 @pytest.mark.parametrize(

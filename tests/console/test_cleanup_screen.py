@@ -29,27 +29,27 @@ def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("age", "told"),
+    ("age", "shown"),
     [(5.0, "5 s"), (60.0, "1m"), (7200.0, "2h"), (90000.0, "1d01h")],
 )
-def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, told: str) -> None:
+def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, shown: str) -> None:
     """In its two largest units."""
     part = parse_stored_run("gpu01", Untrusted({"run": f"r{TIME}", "age": age, "bytes": 10}))
     show_cleanup_plan(CleanupPlan(((part, "old"),), ()), {})
 
-    assert f"ended {told} ago, " in capsys.readouterr().out
+    assert f"ended {shown} ago, " in capsys.readouterr().out
 
 
 def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
     """The worst of its parts, also of one that stays, and not that of the node which answered first."""
     about = {"run": f"r{TIME}", "nnodes": 2}
-    told = [
+    shown = [
         parse_stored_run(
             node, Untrusted({"run": f"r{TIME}", "state": {**about, "node": node, "state": state}})
         )
         for node, state in (("gpu01", "STOPPED"), ("gpu02", "FAILED"))
     ]
-    parts, nothing = [part for part in told if part], UnusedStorage(0, 0)
+    parts, nothing = [part for part in shown if part], UnusedStorage(0, 0)
     found = {part.node: NodeStorage("place", (part,), nothing, nothing, nothing) for part in parts}
     show_cleanup_plan(CleanupPlan(((parts[0], "old"),), ()), found)
 

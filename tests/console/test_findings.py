@@ -33,14 +33,14 @@ def make_facts(node: Node, **changes: Any) -> Facts:
         "addresses": [{"ip": node.host, "prefix": 24, "family": 4}],
     }
     gpu = {"name": "NVIDIA H100 80GB HBM3"}
-    told = {
+    document = {
         "interpreter": {"version": "3.11.9"},
         "torch": {"version": "2.7.1+cu126", "cuda": "12.6"},
         "nccl": {"version": "2.26.2"},
         "gpus": {"count": 8, "devices": [gpu] * 8},
         "nics": [eth0],
     }
-    return parse_facts({**told, **changes})
+    return parse_facts({**document, **changes})
 
 
 def finding(code: str = "CC-NET-001", severity: Any = "error", **values: Any) -> Finding:
@@ -142,8 +142,8 @@ def test_a_node_without_python_did_answer() -> None:
     text = shown(nodes, {"gpu01": make_facts(nodes[0])}, [missing], verbose=True)
     (row,) = [line for line in text.splitlines() if "10.0.0.2" in line]
     assert row.rstrip().endswith("1 error")
-    told = check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [missing])
-    assert told["nodes"][1]["verdict"] == "1 error"
+    document = check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [missing])
+    assert document["nodes"][1]["verdict"] == "1 error"
 
 
 def test_many_equal_nodes_share_a_row() -> None:
@@ -226,12 +226,12 @@ def test_the_screen_is_in_the_users_language() -> None:
 def test_json_is_json() -> None:
     """Nodes with their facts, findings with all their fields, and a version."""
     nodes = make_nodes(2)
-    told = json.loads(json.dumps(check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [finding()])))
-    assert told["schema"] == 1
-    assert told["nodes"][0]["ip"] == "10.0.0.1" and told["nodes"][0]["nics"] == ["eth0"]
-    assert told["nodes"][0]["facts"]["torch"]["version"] == "2.7.1+cu126"
-    assert told["nodes"][0]["verdict"] == "fit"
-    assert (told["nodes"][1]["answered"], told["nodes"][1]["verdict"]) == (False, "no answer")
-    assert sorted(told["findings"][0]) == sorted(
+    document = json.loads(json.dumps(check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [finding()])))
+    assert document["schema"] == 1
+    assert document["nodes"][0]["ip"] == "10.0.0.1" and document["nodes"][0]["nics"] == ["eth0"]
+    assert document["nodes"][0]["facts"]["torch"]["version"] == "2.7.1+cu126"
+    assert document["nodes"][0]["verdict"] == "fit"
+    assert (document["nodes"][1]["answered"], document["nodes"][1]["verdict"]) == (False, "no answer")
+    assert sorted(document["findings"][0]) == sorted(
         ["code", "severity", "nodes", "evidence", "why", "fix", "title", "waived"]
     )

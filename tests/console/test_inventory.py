@@ -31,11 +31,15 @@ def test_json_shows_all_of_a_node() -> None:
         user="me", port=2222, key="~/k", proxy_command="nc %h %p", known_hosts="~/h", host_keys="accept-new"
     )
     node = Node(name="gpu1", index=0, host="10.0.0.1", ssh=ssh, ports=(20000, 20100), nic=("eth0",))
-    told = inventory_to_json(Inventory(cluster="c", file="f", nodes=(node,)))["nodes"][0]
+    document = inventory_to_json(Inventory(cluster="c", file="f", nodes=(node,)))["nodes"][0]
 
-    assert (told["key"], told["proxy_command"], told["known_hosts"]) == ("~/k", "nc %h %p", "~/h")
-    assert (told["host_keys"], told["ports"], told["nic"]) == ("accept-new", [20000, 20100], ["eth0"])
-    assert (told["port"], told["user"], told["gpus"]) == (2222, "me", None)
+    assert (document["key"], document["proxy_command"], document["known_hosts"]) == ("~/k", "nc %h %p", "~/h")
+    assert (document["host_keys"], document["ports"], document["nic"]) == (
+        "accept-new",
+        [20000, 20100],
+        ["eth0"],
+    )
+    assert (document["port"], document["user"], document["gpus"]) == (2222, "me", None)
 
 
 def test_a_narrow_terminal_breaks_no_words() -> None:

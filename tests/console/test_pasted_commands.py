@@ -79,8 +79,8 @@ def test_every_symptoms_command_keeps_its_words(name: str) -> None:
             )
             for node, path in ((name, name), ("PLAIN", "PLAIN"))
         ]
-        told, plain = map(shlex.split, commands)
-        assert told == [name if word == "PLAIN" else word for word in plain], symptom.code
+        shown, plain = map(shlex.split, commands)
+        assert shown == [name if word == "PLAIN" else word for word in plain], symptom.code
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -128,13 +128,13 @@ def test_what_a_record_tells_of_strangers_is_left_out() -> None:
 
     evil = "x; touch /tmp/PASTED #"
     failure = {"rank": 0, "exit": 1, "signal": None, "time": 1.0, "tracebacks": [], "tail": ["oops"]}
-    told = [
+    shown = [
         {"node": name, "node_rank": rank, "state": "FAILED", "reason": "", "time": 2.0, "failures": [one]}
         for rank, (name, one) in enumerate([(evil, failure), ("gpu01", {**failure, "rank": 1, "time": 9.0})])
     ]
-    record = {"run": "r", "hub": evil, "whole": True, "stop": None, "attempts": [{}] * 9, "parts": told}
+    record = {"run": "r", "hub": evil, "whole": True, "stop": None, "attempts": [{}] * 9, "parts": shown}
     state = {"run": "r", "node": "gpu01", "nnodes": 1, "state": "FAILED"}
-    invented = parse_state(Untrusted({**state, "gang": {**record, "parts": told[:1]}}))
+    invented = parse_state(Untrusted({**state, "gang": {**record, "parts": shown[:1]}}))
     verdicts = [
         conclude("r", {"gpu01": parse_state(Untrusted({**state, "gang": record}))}, ["gpu01", "gpu02"]),
         conclude("r", {"gpu01": invented, "gpu02": parse_state(Untrusted({**state, "gang": record}))}, []),

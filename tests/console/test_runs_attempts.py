@@ -43,9 +43,9 @@ def part(node: str, rank: int, state: str, **more: Any) -> NodeState:
 
 def parts(state: str, **more: Any) -> dict[str, NodeState | None]:
     """Build the whole run; the lost node is silent."""
-    told = {name: part(name, rank, state, **more) for name, rank in (("gpu01", 0), ("gpu03", 1))}
+    shown = {name: part(name, rank, state, **more) for name, rank in (("gpu01", 0), ("gpu03", 1))}
     spare = part("gpu04", 3, "WAITING" if state == "RUNNING" else "SUCCEEDED", reason="spare")
-    return {"gpu01": told["gpu01"], "gpu02": None, "gpu03": told["gpu03"], "gpu04": spare}
+    return {"gpu01": shown["gpu01"], "gpu02": None, "gpu03": shown["gpu03"], "gpu04": spare}
 
 
 def drawn(run: dict[str, NodeState | None]) -> list[str]:
@@ -68,15 +68,15 @@ def test_status_shows_who_takes_part_now() -> None:
         "- gpu02 LOST it was silent for 20 s",
         "spare gpu04 WAITING 0 s spare",
     ]
-    told = status_to_json("r-1", parts("RUNNING"))
-    assert [(node["node"], node["node_rank"]) for node in told["nodes"]] == [
+    shown = status_to_json("r-1", parts("RUNNING"))
+    assert [(node["node"], node["node_rank"]) for node in shown["nodes"]] == [
         ("gpu01", 0),
         ("gpu02", None),
         ("gpu03", 1),
         ("gpu04", None),
     ]
-    assert (told["run"]["attempt"], told["run"]["spares"]) == (2, ["gpu04"])
-    assert told["run"]["attempts"][0]["text"] == "gpu02 is lost"
+    assert (shown["run"]["attempt"], shown["run"]["spares"]) == (2, ["gpu04"])
+    assert shown["run"]["attempts"][0]["text"] == "gpu02 is lost"
 
 
 def test_ps_names_spares_apart(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,9 +153,9 @@ def test_sparks_and_rates() -> None:
 
 def test_json_has_all() -> None:
     """Every node, also one that never answered."""
-    told = top_to_json([gauged(1), NodeUsage(node(2)).with_error("no")], 101.0)
-    assert [(one["name"], one["answered"], one["error"]) for one in told["nodes"]] == [
+    document = top_to_json([gauged(1), NodeUsage(node(2)).with_error("no")], 101.0)
+    assert [(one["name"], one["answered"], one["error"]) for one in document["nodes"]] == [
         ("gpu001", True, None),
         ("gpu002", False, "no"),
     ]
-    assert json.loads(json.dumps(told))["nodes"][0]["sample"]["gpus"][1]["temperature"] == 61
+    assert json.loads(json.dumps(document))["nodes"][0]["sample"]["gpus"][1]["temperature"] == 61

@@ -59,16 +59,16 @@ def record_of(case: Any) -> dict[str, Any]:
             failures = [failure_of(rank, case["stderr"]) for rank in ranks]
             failures += [{"rank": None, "reason": one["reason"], "time": one["time"]} for one in about]
             end = {"state": "FAILED", "reason": "why", "time": 640.0, "address": f"10.0.0.{number + 1}"}
-            told = {**end, "stopped_at": case["stops"].get(name), "failures": failures}
-            parts.append({**read_part(Untrusted(json.loads(json.dumps(told))), BOUNDS), **where})
+            reported = {**end, "stopped_at": case["stops"].get(name), "failures": failures}
+            parts.append({**read_part(Untrusted(json.loads(json.dumps(reported))), BOUNDS), **where})
     return {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": parts}
 
 
 def shown(record: Any) -> Cause:
     """Judge as the client does."""
-    told = parse_record(Untrusted(record))
-    assert told is not None
-    cause = judge_end(told).cause
+    reported = parse_record(Untrusted(record))
+    assert reported is not None
+    cause = judge_end(reported).cause
     assert cause is not None
     return cause
 

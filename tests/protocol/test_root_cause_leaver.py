@@ -59,9 +59,9 @@ def record_of(
 
 def name_cause(record: dict[str, Any]) -> tuple[str, int | None, str]:
     """Give the node, the rank and the code that the client shows."""
-    told = parse_record(Untrusted(record))
-    assert told is not None
-    cause = find_cause(told.failures, told.stopped_at, told.addresses)
+    reported = parse_record(Untrusted(record))
+    assert reported is not None
+    cause = find_cause(reported.failures, reported.stopped_at, reported.addresses)
     assert cause is not None
     return (
         cause.failure.node,
@@ -210,9 +210,9 @@ def test_no_rank_is_blamed_without_evidence(nodes: list[list[Rank]], stops: Mapp
 def test_of_several_silent_ranks_on_the_named_node_none_is_chosen() -> None:
     """The first to complain is shown, with those that it may have meant."""
     nodes = [[Rank(1, 633.44, 1, 632.0), Rank(1, 633.44, 1, 632.0)], [SILENT, SILENT]]
-    told = parse_record(Untrusted(record_of(nodes, {1: 633.45})))
-    assert told is not None
-    cause = find_cause(told.failures, told.stopped_at, told.addresses)
+    reported = parse_record(Untrusted(record_of(nodes, {1: 633.45})))
+    assert reported is not None
+    cause = find_cause(reported.failures, reported.stopped_at, reported.addresses)
 
     assert cause is not None
     assert (cause.failure.rank, [one.rank for one in cause.silent]) == (0, [2, 3])

@@ -368,7 +368,7 @@ def test_the_first_exception_of_a_chain_is_recognised_where_the_last_is_not() ->
 def test_the_line_of_the_script_says_what_a_common_error_means() -> None:
     """Of `int(None)` nothing is known, unless the script's innermost line reads a local_rank."""
 
-    def told(line: str) -> str:
+    def shown(line: str) -> str:
         said = (
             "Traceback (most recent call last):",
             '  File "/code/train.py", line 7, in <module>',
@@ -380,5 +380,5 @@ def test_the_line_of_the_script_says_what_a_common_error_means() -> None:
         assert cause is not None
         return cause.symptom_match.symptom.code if cause.symptom_match else ""
 
-    assert told("local_rank = int(args.local_rank)") == "CC-JOB-073"
-    assert told("epochs = int(args.epochs)") == ""
+    assert shown("local_rank = int(args.local_rank)") == "CC-JOB-073"
+    assert shown("epochs = int(args.epochs)") == ""

@@ -47,9 +47,9 @@ def test_an_error_and_a_known_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no inventory was found" in shown
     assert "fix  Use `-i FILE`, or" in shown
     assert run(["explain", "cc-job-22", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["schema"], told["code"], told["kind"]) == (1, "CC-JOB-022", "end of a rank")
-    assert told["command"].startswith("clusterctl exec")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["code"], document["kind"]) == (1, "CC-JOB-022", "end of a rank")
+    assert document["command"].startswith("clusterctl exec")
 
 
 def test_what_an_error_is_stands_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,7 @@ def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(
     reading._streams.close()
 
 
-def told(entries: Any) -> list[str]:
+def reported(entries: Any) -> list[str]:
     """Give the lines that came out."""
     return [line.strip() for one in entries for line in one.lines]
 
@@ -182,9 +182,9 @@ def test_lines_that_are_followed_wait_a_moment_for_older_ones() -> None:
     window = ReorderWindow(hold=1.0)
     window.add(entry("a", "x", 0, [10.0, 10.4]), 100.0, 10.5)
     window.add(entry("b", "y", 0, [10.2, 10.6]), 100.5, 10.7)
-    assert told(window.pop_ready(100.9)) == []
-    assert told(window.pop_ready(101.0)) == ["x0", "y0", "x1"]
-    assert told(window.pop_ready(101.5)) == ["y1"]
+    assert reported(window.pop_ready(100.9)) == []
+    assert reported(window.pop_ready(101.0)) == ["x0", "y0", "x1"]
+    assert reported(window.pop_ready(101.5)) == ["y1"]
 
 
 def test_a_clock_that_is_ahead_moves_no_line() -> None:
@@ -192,8 +192,8 @@ def test_a_clock_that_is_ahead_moves_no_line() -> None:
     window = ReorderWindow(hold=1.0)
     window.add(entry("liar", "z", 0, [float("inf"), float("nan"), 4e9]), 100.0, 10.0)
     window.add(entry("a", "x", 0, [9.9, 10.8]), 100.9, 10.9)
-    assert told(window.pop_ready(101.0)) == ["x0", "z0", "z1", "z2"]
-    assert told(window.pop_ready(101.9)) == ["x1"]
+    assert reported(window.pop_ready(101.0)) == ["x0", "z0", "z1", "z2"]
+    assert reported(window.pop_ready(101.9)) == ["x1"]
 
 
 def test_a_node_that_is_late_delays_no_other() -> None:
@@ -201,10 +201,10 @@ def test_a_node_that_is_late_delays_no_other() -> None:
     window = ReorderWindow(hold=1.0)
     for number in range(5):
         window.add(entry("a", "x", number * 10, [10.0 + number]), 100.0 + number, 10.0 + number)
-    assert told(window.pop_ready(104.0)) == ["x0", "x1", "x2", "x3"]
+    assert reported(window.pop_ready(104.0)) == ["x0", "x1", "x2", "x3"]
     window.add(entry("late", "y", 0, [3.0, 2.0, 3.5]), 104.0, 14.0)
-    assert told(window.pop_ready(104.1)) == ["y0", "y1", "y2"]
-    assert told(window.pop_all()) == ["x4"]
+    assert reported(window.pop_ready(104.1)) == ["y0", "y1", "y2"]
+    assert reported(window.pop_all()) == ["x4"]
 
 
 def test_a_flood_does_not_wait() -> None:
@@ -213,10 +213,10 @@ def test_a_flood_does_not_wait() -> None:
     for number in range(100):
         moments = [float(number)] * 10
         window.add(entry("a", "x", number * 100, moments), 0.0, 1000.0)
-        out += told(window.pop_ready(0.0))
+        out += reported(window.pop_ready(0.0))
         assert window._lines.held_bytes <= 50 * (LINE_OVERHEAD + 10)
     assert len(out) == 950
-    out += told(window.pop_all())
+    out += reported(window.pop_all())
     assert out == [f"x{number}" for number in range(1000)]
 
 
@@ -226,4 +226,7 @@ def test_what_was_dropped_from_a_log_stands_before_its_lines() -> None:
     gone = replace(entry("a", "x", 50, [10.0]), gone=(0, 50))
     window.add(gone, 100.0, 10.0)
     window.add(replace(gone, lines=(), sizes=(), times=(), gone=(60, 70)), 100.0, 10.0)
-    assert [(one.gone, told([one])) for one in window.pop_ready(102.0)] == [((0, 50), ["x5"]), ((60, 70), [])]
+    assert [(one.gone, reported([one])) for one in window.pop_ready(102.0)] == [
+        ((0, 50), ["x5"]),
+        ((60, 70), []),
+    ]

@@ -65,8 +65,8 @@ def test_name_is_resolved_on_the_node() -> None:
 
 def test_name_with_several_addresses_prefers_the_nodes_own() -> None:
     """Of the addresses that a name has, one that the node has is chosen."""
-    told = {"host": "gpu1", "addresses": ["203.0.113.9", "10.0.0.1"]}
-    assert resolve_network(replace(NODE, host="gpu1"), facts(address=told)).ip == "10.0.0.1"
+    reported = {"host": "gpu1", "addresses": ["203.0.113.9", "10.0.0.1"]}
+    assert resolve_network(replace(NODE, host="gpu1"), facts(address=reported)).ip == "10.0.0.1"
 
 
 @pytest.mark.parametrize("addresses", [["127.0.1.1"], []])
@@ -81,8 +81,8 @@ def test_useless_name_falls_back_to_where_ssh_arrived(addresses: list[str]) -> N
 
 def test_nothing_leads_to_an_address() -> None:
     """Without any usable address there is a problem and no guess."""
-    told = facts(address={"host": "gpu1", "addresses": []}, machine__ssh_address="127.0.0.1")
-    network = resolve_network(replace(NODE, host="gpu1"), told)
+    reported = facts(address={"host": "gpu1", "addresses": []}, machine__ssh_address="127.0.0.1")
+    network = resolve_network(replace(NODE, host="gpu1"), reported)
     assert network.ip is None and network.nics == ()
     assert [problem.kind for problem in network.problems] == ["no-address"]
 
@@ -117,8 +117,8 @@ def test_without_facts_only_the_inventory_counts() -> None:
 
 def test_an_address_that_is_none_is_not_used() -> None:
     """What a node calls its address goes into commands, so it must be one."""
-    told = facts(nics__1__addresses=[{"ip": "10.0.0.1;reboot", "family": 4}])
-    assert resolve_network(replace(NODE, nic=("eth0",)), told).problems[0].kind == "nic-without-address"
+    reported = facts(nics__1__addresses=[{"ip": "10.0.0.1;reboot", "family": 4}])
+    assert resolve_network(replace(NODE, nic=("eth0",)), reported).problems[0].kind == "nic-without-address"
 
 
 def test_route_takes_the_longest_prefix() -> None:

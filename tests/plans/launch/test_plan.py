@@ -141,12 +141,12 @@ def test_placeholders_reach_args_and_env() -> None:
     ]
 
 
-@pytest.mark.parametrize(("grace", "told"), [("30s", None), ("2m", "120")])
-def test_torchrun_learns_of_a_grace_longer_than_its_own(grace: str, told: str | None) -> None:
+@pytest.mark.parametrize(("grace", "reported"), [("30s", None), ("2m", "120")])
+def test_torchrun_learns_of_a_grace_longer_than_its_own(grace: str, reported: str | None) -> None:
     """torchrun kills its workers 30 s after TERM; a job that needs longer reports it through its environment."""
     plan = make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, grace: {grace}}}")
 
-    assert render_spec(plan, plan.nodes[0], {})["env"].get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
+    assert render_spec(plan, plan.nodes[0], {})["env"].get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == reported
 
 
 def test_torch_distributed_launch_is_called_as_torchrun_is() -> None:

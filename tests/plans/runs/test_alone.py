@@ -82,10 +82,10 @@ def test_the_record_tells_of_a_node_that_does_not_answer(bounds: Any) -> None:
     own = read_part(Untrusted(record(alone=ALONE)["parts"][0]), bounds)
     for alone, state in ((ALONE, "FAILED"), (None, "SUCCEEDED")):
         facts = {"alone": alone} if alone else {}
-        told = record(**facts)
-        recorded = parse_record(Untrusted(told))
+        reported = record(**facts)
+        recorded = parse_record(Untrusted(reported))
         assert recorded is not None and judge_end(recorded).state == state
-        for known in (told, {**told, "state": state}):
+        for known in (reported, {**reported, "state": state}):
             verdict = end_of(a=part(node="a", gang=known, **facts), b=None)
             assert (verdict.state, verdict.alone is not None) == (state, alone is not None)
 

@@ -31,14 +31,14 @@ def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[list[Fai
     parsers: dict[tuple[str, int], StderrParser] = {}
     ends: dict[str, list[Failure]] = {node: [] for node in NODES}
     stops: dict[str, float] = {}
-    for time, node, *told in sorted(heard, key=lambda each: each[0]):
-        if len(told) == 2:
-            rank, line = told
+    for time, node, *reported in sorted(heard, key=lambda each: each[0]):
+        if len(reported) == 2:
+            rank, line = reported
             parsers.setdefault((node, rank), StderrParser()).feed(line, time + delay[node])
-        elif told[0] == "stopping":
+        elif reported[0] == "stopping":
             stops.setdefault(node, time)
         else:
-            kind, rank, code, number = told
+            kind, rank, code, number = reported
             killed = kind == "torchrun_exited" and number is not None and node not in stops and not ends[node]
             reason = f"torchrun was killed by {signal_name(number)}" if killed else ""
             if killed or kind == "rank_exited":
@@ -106,11 +106,11 @@ def test_whatever_comes_first_the_right_rank_is_named(case: Path) -> None:
     content = json.loads(case.read_text(encoding="utf-8"))
     expected: Mapping[str, Any] = content["expected"]
     for failures, stopped_at in arrivals(case.stem, content["heard"]):
-        told: Any = verdict_to_json(judge("r", {}, failures, stopped_at=stopped_at))["cause"]
+        reported: Any = verdict_to_json(judge("r", {}, failures, stopped_at=stopped_at))["cause"]
 
-        assert (told["node"], told["rank"]) == (f"gpu0{expected['rank'] + 1}", expected["rank"])
-        assert re.search(expected["said"], f"{told['exception']} {told['ending']}")
-        assert re.fullmatch(expected["code"], told["code"] or "")
+        assert (reported["node"], reported["rank"]) == (f"gpu0{expected['rank'] + 1}", expected["rank"])
+        assert re.search(expected["said"], f"{reported['exception']} {reported['ending']}")
+        assert re.fullmatch(expected["code"], reported["code"] or "")
 
 
 def say(rank: int, *lines: str, time: float, code: int | None = 1, by: int | None = None) -> list[Any]:

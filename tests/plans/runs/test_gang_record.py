@@ -61,8 +61,8 @@ def state(node: str, rank: int, word: str, gang: Any = True) -> NodeState:
 
 def test_the_cause_is_what_was_reported_first() -> None:
     """The rank that raised and died last is the cause, also when only the other node still answers."""
-    told = record(part("gpu01", 0, "FAILED", CLOSED), part("gpu02", 1, "FAILED", RAISED))
-    parts = {"gpu01": state("gpu01", 0, "FAILED", told), "gpu02": None}
+    reported = record(part("gpu01", 0, "FAILED", CLOSED), part("gpu02", 1, "FAILED", RAISED))
+    parts = {"gpu01": state("gpu01", 0, "FAILED", reported), "gpu02": None}
     verdict = conclude("a-1", parts)
 
     assert verdict is not None
@@ -135,9 +135,9 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
         (part("gpu01", 0, "STOPPED"), "gpu01"),
         (part("gpu01", 0, "FAILED", killed), "gpu02"),
     ):
-        told = parse_record(Untrusted({**record(own, *lost), "stop": None}))
-        assert told is not None
-        cause = judge_end(told).cause
+        reported = parse_record(Untrusted({**record(own, *lost), "stop": None}))
+        assert reported is not None
+        cause = judge_end(reported).cause
         assert cause is not None
         assert cause.failure.node == blamed
     two = parse_record(Untrusted(record(part("gpu01", 0, "STOPPED"), lost[0])))
@@ -151,11 +151,11 @@ def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
     """And whether a rank ended after its node was ordered to: both are read from the record as they were seen."""
     oom_killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "oom_killed": True}
     leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
-    told = parse_record(
+    reported = parse_record(
         Untrusted(record({**part("gpu01", 0, "FAILED", oom_killed, leaves), "stopped_at": 10.0}))
     )
-    assert told is not None
-    assert [(one.oom_killed, one.after_stop) for one in told.failures] == [(True, False), (False, True)]
+    assert reported is not None
+    assert [(one.oom_killed, one.after_stop) for one in reported.failures] == [(True, False), (False, True)]
 
 
 def test_of_nodes_that_the_inventory_does_not_have_nothing_is_taken() -> None:
@@ -174,7 +174,7 @@ def test_a_node_that_answers_us_but_not_its_peers_explains_its_loss() -> None:
     """Its guardian has recorded that the agent was killed: that is shown, and the state and the node stay the same."""
     raised = {**RAISED, "rank": 0, "tracebacks": [{"at": 10.2, "lines": RAISED["tracebacks"][0]["lines"]}]}
     lost = {**part("gpu02", 1, "LOST", reason="the connection ended"), "time": 9.1, "last_seen": 9.1}
-    told = record(part("gpu01", 0, "FAILED", raised), lost)
+    reported = record(part("gpu01", 0, "FAILED", raised), lost)
     killed = parse_state(
         Untrusted(
             {"run": "a-1", "node": "gpu02", "node_rank": 1, "nnodes": 2, "since": 9.0, "state": "FAILED"}
@@ -182,7 +182,7 @@ def test_a_node_that_answers_us_but_not_its_peers_explains_its_loss() -> None:
         )
     )
     for second, reason in ((killed, "the agent was killed"), (None, "lost: the connection ended")):
-        verdict = conclude("a-1", {"gpu01": state("gpu01", 0, "FAILED", told), "gpu02": second})
+        verdict = conclude("a-1", {"gpu01": state("gpu01", 0, "FAILED", reported), "gpu02": second})
         assert verdict is not None and verdict.cause is not None
         assert (verdict.cause.failure.node, verdict.cause.failure.reason) == ("gpu02", reason)
         assert restart_reason(verdict.cause) == "node_lost"
@@ -199,9 +199,9 @@ def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:
             "last_at": moment,
             "rank": 0,
         }
-        told = parse_record(Untrusted({**record(part("gpu01", 0, "FAILED", raised), lost), "stop": None}))
-        assert told is not None
-        cause = find_cause(told.failures, told.stopped_at)
+        reported = parse_record(Untrusted({**record(part("gpu01", 0, "FAILED", raised), lost), "stop": None}))
+        assert reported is not None
+        cause = find_cause(reported.failures, reported.stopped_at)
         assert cause is not None
         assert cause.failure.node == shown
 

@@ -215,7 +215,8 @@ def test_every_verb_reports_one_end(name: str) -> None:
         if not set(heard) & set(keepers):
             raise AssertionError(f"{order}: stopped at {list(heard)}, which know nothing of the end")
         runs = gather_runs(
-            {node: [told] for node, told in heard.items()}, [node for node in NODES if node not in heard]
+            {node: [reported] for node, reported in heard.items()},
+            [node for node in NODES if node not in heard],
         )
         found = {node: runs[RUN].get(node) for node in NODES if node in runs[RUN]}
         verdict = conclude(RUN, found, NODES)

@@ -48,8 +48,8 @@ REPLACED = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "attempts"
 
 def test_an_idle_spare_does_not_count() -> None:
     """Neither while the run lives nor at its end, also if it does not answer."""
-    told = {"roster": roster(0, 1, None)}
-    done = {"gpu01": part("SUCCEEDED", **told), "gpu02": part("SUCCEEDED", **told)}
+    reported = {"roster": roster(0, 1, None)}
+    done = {"gpu01": part("SUCCEEDED", **reported), "gpu02": part("SUCCEEDED", **reported)}
 
     for spare in (part("SUCCEEDED", spare=True), part("LOST", spare=True), None):
         parts = {**done, "gpu03": spare}
@@ -74,9 +74,9 @@ def test_a_node_whose_place_was_taken_does_not_count() -> None:
         verdict = judge("r", {**done, "gpu02": gone}, [failed])
         assert (verdict.state, verdict.exit_code, verdict.cause) == ("SUCCEEDED", 0, None)
         assert verdict.node_states["gpu02"] == "LOST"
-    told = verdict_to_json(verdict)
-    assert (told["attempt"], told["spares"], told["gave_up"]) == (2, [], None)
-    assert told["attempts"] == [{**FIRST, "began": None, "ended": None}]
+    reported = verdict_to_json(verdict)
+    assert (reported["attempt"], reported["spares"], reported["gave_up"]) == (2, [], None)
+    assert reported["attempts"] == [{**FIRST, "began": None, "ended": None}]
 
 
 def test_attempts_without_progress_have_an_exit_code() -> None:
@@ -118,19 +118,19 @@ def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
     assert is_complete({**half, "gpu02": part("RUNNING", **plain)})
     assert is_complete(replaced)
     assert not is_complete({"gpu01": replaced["gpu01"]})
-    told = {name: [state] for name, state in replaced.items()}
-    assert list(gather_runs(told, ["gpu02", "gpu77"])[RUN]) == ["gpu01", "gpu03", "gpu02"]
+    reported = {name: [state] for name, state in replaced.items()}
+    assert list(gather_runs(reported, ["gpu02", "gpu77"])[RUN]) == ["gpu01", "gpu03", "gpu02"]
 
 
 def test_a_stop_between_two_attempts_is_a_stop() -> None:
     """What the attempt before had failed of was to be tried again: the hub has written how the run ended."""
-    told = {"roster": roster(0, 1, None), "reason": "stopped by ann@laptop"}
+    reported = {"roster": roster(0, 1, None), "reason": "stopped by ann@laptop"}
     failed = {"rank": 0, "exit": 1, "signal": None, "time": 5.0}
     ended = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "reason": "rank 0 exited with 1"}
     for state in ("STOPPED", "TIMEOUT"):
         record = {"run": RUN, "hub": "gpu01", "whole": True, "state": state, "stop": None}
         record["parts"] = [{**ended, "time": 5.1, "stopped_at": None, "failures": [failed]}]
-        parts = {name: part(state, node=name, **told, gang=record) for name in ("gpu01", "gpu02")}
+        parts = {name: part(state, node=name, **reported, gang=record) for name in ("gpu01", "gpu02")}
         verdict = conclude_over(RunId(RUN), parts)
         assert (verdict.state, verdict.cause) == (state, None)
 

@@ -80,8 +80,8 @@ def test_who_leaves_when_asked_is_not_the_cause() -> None:
 def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
     """Guardian and agent were killed there: what is left can be stopped at once."""
     for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
-        told = {"run": "r", "state": "LOST", "reason": "agent and guardian are not running", "left": left}
-        verdict = judge("r", {"a": parse_state(Untrusted(told)), "gpu02": None}, [LOST], stopped_at=10.0)
+        reported = {"run": "r", "state": "LOST", "reason": "agent and guardian are not running", "left": left}
+        verdict = judge("r", {"a": parse_state(Untrusted(reported)), "gpu02": None}, [LOST], stopped_at=10.0)
         assert dict(verdict.node_states) == {"a": "LOST", "gpu02": "LOST"}
         assert (verdict.unwatched, verdict.away) == (("a",) if left else (), ("gpu02",))
 
@@ -201,7 +201,7 @@ def test_processes_are_unwatched_only_where_a_node_answers_without_its_agent(
 ) -> None:
     """What an agent could not end it has named itself; a node that is lost and answers reports what runs on."""
     left = [{"pid": 7, "name": "python", "state": "S"}]
-    told = parse_state(Untrusted({"run": "r", "state": state, "left": left}))
-    verdict = judge(RUN, {"gpu01": part("STOPPED"), "gpu02": told}, failures, stopped_at=5.0)
+    reported = parse_state(Untrusted({"run": "r", "state": state, "left": left}))
+    verdict = judge(RUN, {"gpu01": part("STOPPED"), "gpu02": reported}, failures, stopped_at=5.0)
 
     assert verdict.unwatched == (("gpu02",) if unwatched else ())
