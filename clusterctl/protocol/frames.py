@@ -14,6 +14,7 @@ MAX_HEADER = 64 << 20  # the names of a million contents
 MAX_BODY = 64 << 20
 BEAT_INTERVAL = 2.0  # seconds between signs of life
 SILENCE_LIMIT = 20.0  # seconds without one: lost
+CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 SIZE_LINE = 32  # bytes of the line with the two sizes, at most
 
 

@@ -23,12 +23,12 @@ from typing import NamedTuple
 
 from . import reasons
 from .exit_status import render_end
+from .frames import CLOCK_SLACK
 from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, OOM_KILLED, SymptomMatch, recognise
 from .ranks import Rank
 from .tracebacks import strip_rank
 
 SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
-CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
 ANSWERED_AFTER_STOP = 5.0  # seconds; a node that answers so long after our stop is not why the run ended
 TERMINATED = 128 + signal.SIGTERM  # the exit code by which a shell or a handler reports it

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from .end_record import EndRecord, RecordedPart
 from .exit_status import is_stall
+from .frames import CLOCK_SLACK
 from .messages.stop_kinds import STOP, TIME
-from .root_cause import CLOCK_SLACK, DOUBTFUL, Cause, Failure, find_cause, weight_of
+from .root_cause import DOUBTFUL, Cause, Failure, find_cause, weight_of
 from .states import FAILED, FAILED_SETUP, LOST, STOPPED, SUCCEEDED, TIMEOUT, UNKNOWN, RunState
 
 if TYPE_CHECKING:

@@ -357,9 +357,9 @@ def drive_follow(line: Line, _: Place) -> object:
             notices.append(str(attempt_of(update.file)))
         elif isinstance(update, NodeEvent):
             notices += [str(part.on_event(update.event) or ""), describe_log_event(update.event) or ""]
-            attempts.on_event("gpu02", update.event, ["gpu02"])
+            attempts.on_event(update.event)
         elif isinstance(update, StateChange):
-            attempts.on_state("gpu02", update.state, ["gpu02"])
+            attempts.on_state("gpu02", update.state)
             part.newly_frozen(update.state)
             part.state = update.state
     streams.close()

@@ -85,7 +85,7 @@ def test_a_worker_on_record_needs_no_tag(node: Make) -> None:
     (orphan,) = ask(run.workdir, "crash-test")["orphans"]
     ended = ask(run.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
 
-    assert (orphan["run"], orphan["pid"], orphan["attempt"]) == (run.spec["run"], worker, "1")
+    assert (orphan["run"], orphan["pid"]) == (run.spec["run"], worker)
     assert [entry["pid"] for entry in ended["ended"]] == [worker]
 
 
