@@ -147,7 +147,6 @@ TRUSTED_JSON = {
     "clusterctl/client/local/hooks.py:_read": "our own file",
     "clusterctl/client/files/shared_homes.py:_load": "our own file",
     "clusterctl/client/files/target_dir.py:_load": "our own file",
-    "clusterctl/client/local/parse_cache.py:_load": "our own file",
     "clusterctl/client/sync/contents.py:_load": "our own file",
     "clusterctl/node/boot.py:boot": "the client, whose code we are",
     "clusterctl/node/boot.py:add_modules": "the same",

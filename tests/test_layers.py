@@ -51,8 +51,7 @@ HOMES = {
     "paramiko": ("client", "lab"),
     "pathspec": ("plans",),
     "platformdirs": ("cli",),
-    "pydantic": ("specs", "console"),  # console: the JSON Schema of documents
-    "pydantic_core": ("specs",),
+    "pydantic": ("console",),  # the JSON Schema of documents
     "rich": ("console",),
     "ruamel": ("specs",),
     "typing_extensions": (

@@ -1,25 +1,28 @@
-"""Pydantic field types and the strict base model."""
+"""The keys of a file as the frozen dataclass declares them: kind of value, default, text for people; no pydantic.
+
+A key is a field whose metadata is `documented(...)`; the other fields of the dataclass are known from elsewhere,
+such as the name of the file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel, ConfigDict
-from pydantic_core import CoreSchema, core_schema
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from clusterctl.errors import InvalidValueError
 from clusterctl.protocol.run_id import NAME_PATTERN
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
-from clusterctl.specs.yaml.tree import quoted
+from clusterctl.specs.yaml.tree import YamlList, YamlScalar, YamlTree, quoted
 from clusterctl.translation import to_translate, tr
 
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
+JsonSchema = dict[str, Any]
+
+ANY_TEXT: JsonSchema = {"type": ["string", "number", "boolean"]}  # 1e-4 and true keep their text
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,80 +42,127 @@ class ScalarType:
         """What is expected, in the language in use."""
         return _either(self.choices) if self.choices else tr(self.noun)
 
-    def validate(self, raw: object) -> object:
+    def read(self, tree: YamlTree) -> object:
         """Turn a text, or null where it may stand, into the value; raises InvalidValueError."""
-        if isinstance(raw, str):
-            return self.parse(raw)
-        if raw is not None:
-            found = tr("a list") if isinstance(raw, list) else tr("keys and values")
+        if not isinstance(tree, YamlScalar):
+            found = tr("a list") if isinstance(tree, YamlList) else tr("keys and values")
             case = "single-example" if self.example else "single"
             raise InvalidValueError(
                 "CC-SPEC-012", case, noun=self.expected, found=found, example=self.example
             )
+        if tree.text is not None:
+            return self.parse(tree.text)
         if self.nullable:
             return None
         raise InvalidValueError("CC-SPEC-014", "nothing", noun=self.expected, way_out=tr(self.null_fix))
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.validate)
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [self.schema, {"type": "null"}]} if self.nullable else dict(self.schema)
-
 
 @dataclass(frozen=True, eq=False)
 class OneOrMore:
-    """The pydantic annotation of a list that may be written as its only item, or taken away by null."""
+    """The annotation of a list that may be written as its only item; null makes it empty where that may stand."""
 
-    schema: dict[str, Any]  # of one item
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self.to_list, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        array_schema = {"type": "array", "items": self.schema, "minItems": 1, "uniqueItems": True}
-        return {"anyOf": [self.schema, array_schema, {"type": "null"}]}
-
-    def to_list(self, raw: object) -> object:
-        """Make a list of a single text; raises InvalidValueError for an empty list."""
-        if raw == []:
-            raise InvalidValueError("CC-SPEC-013", "empty")
-        return [raw] if isinstance(raw, str) else raw
+    nullable: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class ShortForm:
-    """The pydantic annotation of a table that may be written as the value of one of its keys."""
+    """The annotation of a group of keys that may be written as the value of one of them."""
 
     key: str
-    schema: dict[str, Any]  # of that value
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self.to_table, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [self.schema, handler(core)]}
-
-    def to_table(self, raw: object) -> object:
-        """Make a table of a single text."""
-        return {self.key: raw} if isinstance(raw, str) else raw
 
 
-JsonSchema = dict[str, Any]
-
-ANY_TEXT: JsonSchema = {"type": ["string", "number", "boolean"]}  # 1e-4 and true keep their text
+Note = ScalarType | OneOrMore | ShortForm
 
 
-class StrictModel(BaseModel):
-    """A mapping in a file: unknown keys are errors, values do not change."""
+@dataclass(frozen=True)
+class Kind:
+    """What a key or an item takes: a note on it, and its type without that."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # built when a file is read
+    annotation: Any
+    note: Note | None
+
+    @property
+    def nullable(self) -> bool:
+        """Return whether null may stand there."""
+        noted = isinstance(self.note, ScalarType | OneOrMore) and self.note.nullable
+        return noted or (self.group is not None and NoneType in get_args(self.annotation))
+
+    @property
+    def group(self) -> type[Any] | None:
+        """Return the dataclass of a group of keys, if the key takes one."""
+        found = (inner for inner in (self.annotation, *get_args(self.annotation)) if is_group(inner))
+        return next(found, None) if not self.is_list else None
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether it takes a list."""
+        return not isinstance(self.note, ScalarType) and get_origin(self.annotation) is tuple
+
+    @property
+    def inner(self) -> tuple[Kind, ...]:
+        """Return the kind of a list's items, or those of a table's names and values."""
+        return tuple(kind_of(hint) for hint in get_args(self.annotation) if hint is not Ellipsis)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key: its text in English, and further keywords of its JSON Schema."""
+
+    text: str
+    kind: Kind
+    required: bool
+    default: Any
+    keywords: Mapping[str, Any]
+
+
+def documented(text: str, **keywords: Any) -> dict[str, Any]:
+    """Return the metadata of a field that is a key of the file."""
+    return {"text": text, "keywords": keywords}
+
+
+def keys_of(model: type[Any]) -> Mapping[str, Key]:
+    """Return the keys that a dataclass declares, in their order."""
+    return _keys_of(model)  # type: ignore[arg-type]  # mypy takes no type for Hashable
+
+
+@cache
+def _keys_of(model: type[Any]) -> Mapping[str, Key]:
+    hints = get_type_hints(model, include_extras=True)
+    return {
+        field.name: _key_of(field, kind_of(hints[field.name]))
+        for field in dataclasses.fields(model)
+        if field.metadata
+    }
+
+
+def _key_of(field: dataclasses.Field[Any], kind: Kind) -> Key:
+    missing = dataclasses.MISSING
+    made = field.default if field.default_factory is missing else field.default_factory()
+    default = None if made is missing else made
+    return Key(field.metadata["text"], kind, made is missing, default, field.metadata["keywords"])
+
+
+def kind_of(hint: Any) -> Kind:
+    """Return the kind of an annotation."""
+    notes = getattr(hint, "__metadata__", ())
+    return Kind(hint.__origin__, notes[0]) if notes else Kind(hint, None)
+
+
+def is_group(hint: Any) -> bool:
+    """Return whether an annotation is a dataclass that declares keys."""
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def groups_in(model: type[Any]) -> Iterator[tuple[str, type[Any]]]:
+    """Yield the keys that take a group of keys, or a list of such groups, each with the group's dataclass."""
+    for name, declared in keys_of(model).items():
+        if group := group_in(declared.kind):
+            yield name, group
+
+
+def group_in(kind: Kind) -> type[Any] | None:
+    """Return the dataclass of a group of keys, also of one in a list."""
+    return kind.group or (kind.inner[0].group if kind.is_list else None)
 
 
 def text_schema(pattern: str = "", **keywords: Any) -> JsonSchema:

@@ -1,22 +1,20 @@
-"""The keys of both files, found by name: what `clusterctl explain job.restart` shows, from the models themselves."""
+"""The keys of both files, found by name: what `clusterctl explain job.restart` shows, as they are declared."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
-
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from clusterctl.protocol.exit_status import describe_duration
-from clusterctl.specs.fields import ScalarType, ShortForm
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings
-from clusterctl.specs.job.schema import JobFile, StallEntry
+from clusterctl.specs.fields import Kind, ScalarType, group_in, keys_of
+from clusterctl.specs.inventory.model import InventoryFile, Node, NodeSettings
+from clusterctl.specs.job.model import Job, Stall
 from clusterctl.specs.values import Size, parse_size
 from clusterctl.translation import tr
 
-FILES: Mapping[str, type[BaseModel]] = {"inventory": InventoryFile, "job": JobFile}
+FILES: Mapping[str, type[Any]] = {"inventory": InventoryFile, "job": Job}
 
 
 @dataclass(frozen=True)
@@ -46,72 +44,53 @@ def all_paths() -> list[str]:
     return [path for name, model in FILES.items() for path in _paths(model, name)]
 
 
-def _paths(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    for key, info in model.model_fields.items():
+def _paths(model: type[Any], prefix: str) -> Iterator[str]:
+    for key, declared in keys_of(model).items():
         yield f"{prefix}.{key}"
-        if group := group_in(info.annotation):
+        if group := group_in(declared.kind):
             yield from _paths(group, f"{prefix}.{key}")
 
 
-def _find_below(model: type[BaseModel], names: list[str], prefix: str) -> Iterator[KeyEntry]:
+def _find_below(model: type[Any], names: list[str], prefix: str) -> Iterator[KeyEntry]:
     name, *rest = names
-    info = model.model_fields.get(name)
-    if info is None:
+    declared = keys_of(model).get(name)
+    if declared is None:
         return
-    path, group = f"{prefix}.{name}", group_in(info.annotation)
+    path, group = f"{prefix}.{name}", group_in(declared.kind)
     if rest:
         yield from _find_below(group, rest, path) if group else ()
         return
     yield KeyEntry(
         path,
-        tr(str(info.description)),
-        value=tr(noun) if (noun := noun_in(info)) else "",
+        tr(declared.text),
+        value=tr(noun) if (noun := noun_in(declared.kind)) else "",
         default=default_of(model, name),
-        required=info.is_required(),
+        required=declared.required,
         below=_texts(group) if group else (),
     )
 
 
-def _texts(model: type[BaseModel]) -> tuple[tuple[str, str], ...]:
-    return tuple((key, tr(str(info.description))) for key, info in model.model_fields.items())
+def _texts(model: type[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, tr(declared.text)) for key, declared in keys_of(model).items())
 
 
-def group_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model in the type of a key, if it takes a group of keys."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for inner in get_args(annotation) if (found := group_in(inner))), None)
-
-
-def short_form_of(info: FieldInfo) -> ShortForm | None:
-    """Return the short form of a key, if it has one."""
-    return next((note for note in info.metadata if isinstance(note, ShortForm)), None)
-
-
-def noun_in(info: FieldInfo) -> str:
+def noun_in(kind: Kind) -> str:
     """Return the noun of the kind of value that a key takes, of a list that of an item; empty for a group."""
-    if group_in(info.annotation):
-        return ""
-    notes = [*info.metadata, *_notes(info.annotation)]
-    return next((note.noun for note in notes if isinstance(note, ScalarType)), "")
+    if isinstance(kind.note, ScalarType):
+        return kind.note.noun
+    return "" if group_in(kind) else noun_in(kind.inner[0])
 
 
-def _notes(annotation: Any) -> Iterator[object]:
-    yield from getattr(annotation, "__metadata__", ())
-    for inner in get_args(annotation):
-        yield from _notes(inner)
-
-
-def default_of(model: type[BaseModel], key: str) -> str:
+def default_of(model: type[Any], key: str) -> str:
     """Return the default of a key as it would stand in the file; empty where there is none."""
-    info = model.model_fields[key]
-    if info.is_required() or (model is NodeEntry and key in NodeSettings.model_fields):
+    declared = keys_of(model)[key]
+    default, note = declared.default, declared.kind.note
+    if declared.required or (model is Node and key in keys_of(NodeSettings)):
         return ""
-    default: Any = info.get_default(call_default_factory=True)
-    default = default.after if isinstance(default, StallEntry) else default
-    if default is None or isinstance(default, BaseModel) or default in ((), {}):
+    default = default.after if isinstance(default, Stall) else default
+    if default is None or dataclasses.is_dataclass(default) or default in ((), {}):
         return ""
-    if any(isinstance(note, ScalarType) and note.parse is parse_size for note in info.metadata):
+    if isinstance(note, ScalarType) and note.parse is parse_size:
         return str(Size(default))
     if isinstance(default, tuple):
         return f"[{', '.join(default)}]"

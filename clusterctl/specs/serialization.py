@@ -1,4 +1,4 @@
-"""Inventories and jobs as JSON can hold them, and back: for a cache, and for the check on a Slurm cluster."""
+"""Inventories and jobs as JSON can hold them, and back: for the check on a Slurm cluster."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("verb", [["ps"], ["launch", "job.yaml", "--dry-run"], ["lab", "status"], ["attach"]])
+@pytest.mark.parametrize("verb", [["ps"], ["launch", "job.yaml", "--dry-run"], ["lab", "status"]])
 def test_a_state_directory_that_others_can_write_to_is_refused(folder: Path, verb: list[str]) -> None:
-    """Before anything in it is believed: no hook, no inventory of a lab, no cache; nothing is written there."""
+    """Before anything in it is believed: no hook, no inventory of a lab; nothing is written there."""
     (folder / "state").mkdir()
     (folder / "state").chmod(0o777)
     done = run(folder, *verb, COLUMNS="80")

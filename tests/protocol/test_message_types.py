@@ -300,8 +300,7 @@ FOREIGN_RECORDS = {
     "node/supervise/gate.py": "arguments of subprocess.Popen",
     "specs/inventory/render.py": "settings that all hosts of an imported inventory share",
     "specs/serialization.py": "any value as JSON: written and read there alone",
-    "specs/json_schema.py": "JSON Schema, by pydantic",
-    "specs/yaml/validate.py": "errors of pydantic",
+    "specs/json_schema.py": "JSON Schema",
 }
 
 

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.fields import keys_of
+from clusterctl.specs.inventory.model import Inventory, InventoryFile, Node, Ssh
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry
-from clusterctl.specs.job.model import Job
+from clusterctl.specs.job.model import Job, Sync
 from clusterctl.specs.job.parse import parse_job
-from clusterctl.specs.job.schema import JobFile, SyncEntry
 from clusterctl.specs.yaml.reader import decode_source
 
 ROOT = Path(__file__).parents[2]
@@ -108,8 +107,8 @@ ODD += [
     "--",
     "[",
 ]
-INVENTORY_KEYS = [*InventoryFile.model_fields, *NodeEntry.model_fields, *SshEntry.model_fields]
-JOB_KEYS = [*JobFile.model_fields, *SyncEntry.model_fields]
+INVENTORY_KEYS = [*keys_of(InventoryFile), *keys_of(Node), *keys_of(Ssh)]
+JOB_KEYS = [*keys_of(Job), *keys_of(Sync)]
 WHAT = [{"script": "a.py"}, {"module": "a.b"}, {"command": ["a"]}, {}]
 leaves = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(allow_nan=False), st.sampled_from(ODD)
@@ -128,18 +127,18 @@ def trees(keys: Iterable[str]) -> st.SearchStrategy[Any]:
 
 def keyed(model: type[Any], keys: Iterable[str]) -> st.SearchStrategy[Any]:
     """Give some keys of a model with any values."""
-    return st.dictionaries(st.sampled_from([*model.model_fields]), trees(keys), max_size=5)
+    return st.dictionaries(st.sampled_from([*keys_of(model)]), trees(keys), max_size=5)
 
 
 @fewer
-@given(keyed(InventoryFile, INVENTORY_KEYS), st.lists(keyed(NodeEntry, INVENTORY_KEYS), max_size=3))
+@given(keyed(InventoryFile, INVENTORY_KEYS), st.lists(keyed(Node, INVENTORY_KEYS), max_size=3))
 def test_any_values_of_an_inventory(top: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
     """Right keys with values that no one would think of."""
     judge_inventory(json.dumps({"cluster": "c", "nodes": [{"host": "h", **node} for node in nodes], **top}))
 
 
 @fewer
-@given(keyed(JobFile, JOB_KEYS), st.sampled_from(WHAT))
+@given(keyed(Job, JOB_KEYS), st.sampled_from(WHAT))
 def test_any_values_of_a_job(top: dict[str, Any], what: dict[str, Any]) -> None:
     """The same for jobs."""
     judge_job(json.dumps({"name": "n", **what, **top}))

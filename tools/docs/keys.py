@@ -1,22 +1,20 @@
-"""The keys of both files, from their models; placeholders; the variables that a node's NICs set."""
+"""The keys of both files, as they are declared; placeholders; the variables that a node's NICs set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from tables import anchor, table
 
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
-from clusterctl.specs.fields import OneOrMore, ScalarType
-from clusterctl.specs.inventory.schema import NodeEntry, NodeSettings
-from clusterctl.specs.key_reference import FILES, default_of, group_in, short_form_of
+from clusterctl.specs.fields import Kind, OneOrMore, ScalarType, ShortForm, group_in, groups_in, keys_of
+from clusterctl.specs.inventory.model import Node, NodeSettings
+from clusterctl.specs.key_reference import FILES, default_of
 from clusterctl.specs.placeholders import MEANINGS
 from clusterctl.translation import tr
 
-Groups = Mapping[type[BaseModel], list[str]]  # the keys that take a group of keys, by its model
+Groups = Mapping[type[Any], list[str]]  # the keys that take a group of keys, by its dataclass
 
 
 def keys(file: str) -> str:
@@ -32,70 +30,61 @@ def title(names: list[str]) -> str:
     return ", ".join(names)
 
 
-def groups(model: type[BaseModel]) -> dict[type[BaseModel], list[str]]:
+def groups(model: type[Any]) -> dict[type[Any], list[str]]:
     """Find the groups of keys below a model, in the order of the keys that take them."""
-    found: dict[type[BaseModel], list[str]] = {}
-    for key, info in model.model_fields.items():
-        inner = group_in(info.annotation)
-        if inner is not None:
-            for group, names in {inner: [key], **groups(inner)}.items():
-                known = found.setdefault(group, [])
-                known += [name for name in names if name not in known]
+    found: dict[type[Any], list[str]] = {}
+    for key, inner in groups_in(model):
+        for group, names in {inner: [key], **groups(inner)}.items():
+            known = found.setdefault(group, [])
+            known += [name for name in names if name not in known]
     return found
 
 
-def key_table(model: type[BaseModel], found: Groups) -> str:
+def key_table(model: type[Any], found: Groups) -> str:
     """Write one group of keys."""
     rows = (
-        (f"`{key}`", kind_of(info, found), default_cell(model, key), tr(str(info.description)))
-        for key, info in model.model_fields.items()
+        (f"`{key}`", value_of(declared.kind, found), default_cell(model, key), tr(declared.text))
+        for key, declared in keys_of(model).items()
     )
     return table((tr("key"), tr("value"), tr("default"), tr("meaning")), rows)
 
 
-def kind_of(info: FieldInfo, found: Groups) -> str:
+def value_of(kind: Kind, found: Groups) -> str:
     """Return what kind of value a key takes."""
-    annotation: Any = info.annotation
-    if group := group_in(annotation):
-        return kind_of_group(info, f"#{anchor(title(found[group]))}")
-    if any(isinstance(note, OneOrMore) for note in info.metadata):
-        nullable = type(None) in get_args(annotation)
-        form = tr("{}, or a list of them, or null") if nullable else tr("{}, or a list of them")
-        return form.format(noun_in(annotation))
-    leaf = next((note for note in info.metadata if isinstance(note, ScalarType)), None)
-    if leaf is not None:
-        return tr("{}, or null").format(leaf.expected) if leaf.nullable else leaf.expected
-    if getattr(annotation, "__origin__", None) is dict:
+    note = kind.note
+    if group := group_in(kind):
+        return value_of_group(kind, f"#{anchor(title(found[group]))}")
+    if isinstance(note, OneOrMore):
+        form = tr("{}, or a list of them, or null") if note.nullable else tr("{}, or a list of them")
+        return form.format(expected_in(*kind.inner))
+    if isinstance(note, ScalarType):
+        return tr("{}, or null").format(note.expected) if note.nullable else note.expected
+    if not kind.is_list:
         return tr("names and their values")
-    return tr("a list; each item {}").format(noun_in(annotation))
+    return tr("a list; each item {}").format(expected_in(*kind.inner))
 
 
-def kind_of_group(info: FieldInfo, link: str) -> str:
+def value_of_group(kind: Kind, link: str) -> str:
     """Return how a key takes a group of keys."""
-    annotation: Any = info.annotation
-    if annotation == tuple[NodeEntry, ...]:
-        return tr("a list of [nodes]({})").format(link)
-    if short := short_form_of(info):
-        return tr("a value of `{}`, or [keys]({})").format(short.key, link)
-    if isinstance(annotation, type):
-        return tr("[keys]({})").format(link)
-    nullable = type(None) in get_args(annotation)
-    return (tr("[keys]({}), or null") if nullable else tr("a list of [keys]({})")).format(link)
+    if kind.is_list:
+        nodes = kind.inner[0].group is Node
+        return (tr("a list of [nodes]({})") if nodes else tr("a list of [keys]({})")).format(link)
+    if isinstance(kind.note, ShortForm):
+        return tr("a value of `{}`, or [keys]({})").format(kind.note.key, link)
+    return (tr("[keys]({}), or null") if kind.nullable else tr("[keys]({})")).format(link)
 
 
-def noun_in(annotation: Any) -> str:
-    """Find the noun of the innermost kind of value."""
-    for note in getattr(annotation, "__metadata__", ()):
-        if isinstance(note, ScalarType):
-            return note.expected
-    return next((noun for inner in get_args(annotation) if (noun := noun_in(inner))), "")
+def expected_in(kind: Kind) -> str:
+    """Return the noun of the kind of value of an item."""
+    assert isinstance(kind.note, ScalarType)
+    return kind.note.expected
 
 
-def default_cell(model: type[BaseModel], key: str) -> str:
+def default_cell(model: type[Any], key: str) -> str:
     """Write the default of a key."""
-    if model is NodeEntry and key in NodeSettings.model_fields:
+    if model is Node and key in keys_of(NodeSettings):
         return tr("as at the top level")
-    if model.model_fields[key].is_required():
+    if keys_of(model)[key].required:
         return tr("required")
     default = default_of(model, key)
     return f"`{default}`" if default else tr("none")

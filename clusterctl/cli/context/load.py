@@ -283,10 +283,6 @@ def _lab_inventory(name: str, reason: str) -> ChosenInventory:
     return ChosenInventory(load(lab_dir(), name).inventory, reason, name)
 
 
-# of `--set`: values of other keys may be what should stand in no file
-PUBLIC_SETTINGS = ("keep_warm", "nodes", "nproc_per_node", "start")
-
-
 LOCAL_JOB = Path("job.yaml")
 
 
@@ -297,20 +293,11 @@ def is_script(path: str | None) -> bool:
 
 def load_job(path: str | None, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
     """Read a job file, without one ./job.yaml; apply `--set KEY=VALUE` and what follows `--`."""
-    from clusterctl.client.local.parse_cache import parse_once
-    from clusterctl.specs.job.model import Job
-
     file = _find_local_job() if path is None else _file_in(Path(path), "job.yaml")
     if path is None or file != Path(path):
         path = str(file)
         info(tr("job: {path}", path=path))
-    text = read_spec(file)
-    changes = parse_settings(overrides)
-    if all(key in PUBLIC_SETTINGS for key, _ in changes):
-        asked = "\0".join([str(len(overrides)), *overrides, text])
-        job = parse_once(_parse_cache_dir(), asked, path, Job, lambda *_: _parse_job(text, path, changes))
-    else:
-        job = _parse_job(text, path, changes)
+    job = _parse_job(read_spec(file), path, parse_settings(overrides))
     return replace(job, args=(*job.args, *more_args))
 
 
@@ -335,18 +322,7 @@ def checks_dir() -> Path:
     return state_dir() / "checks"
 
 
-def _parse_cache_dir() -> Path:
-    return state_dir() / "specs"
-
-
 def _parse_inventory(text: str, file: str) -> Inventory:
-    from clusterctl.client.local.parse_cache import parse_once
-    from clusterctl.specs.inventory.model import Inventory
-
-    return parse_once(_parse_cache_dir(), text, file, Inventory, _parse_inventory_anew)
-
-
-def _parse_inventory_anew(text: str, file: str) -> Inventory:
     from clusterctl.specs.inventory.parse import parse_inventory
 
     with _showing_lines(text, file):

@@ -18,7 +18,7 @@ from clusterctl.plans.launch.launchers import (
     plan_argv,
 )
 from clusterctl.plans.launch.placement import Member, plan_placement
-from clusterctl.plans.launch.plan import TORCHRUN_GRACE
+from clusterctl.plans.launch.plan import torchrun_env
 from clusterctl.plans.launch.setup import CONDAS, PYTHON, SetupPlan, Step
 from clusterctl.plans.launch.template import (
     AgentValue,
@@ -287,7 +287,7 @@ def _environment_lines(export: Export) -> list[str]:
     lines += ['export CLUSTERCTL_NODE="$node" CLUSTERCTL_NODE_RANK="$node_rank" CLUSTERCTL_NNODES="$nnodes"']
     lines += ['export CLUSTERCTL_RUN_ID="$run_id" CLUSTERCTL_ATTEMPT="$attempt"']
     lines += ['export CLUSTERCTL_OUTPUT_DIR="$output_dir"']
-    env = {**_torchrun_env(job), **one_process_env(job, PLACEHOLDERS)}
+    env = {**torchrun_env(job), **one_process_env(job, PLACEHOLDERS)}
     return lines + [f"export {key}={shell_word(value)}" for key, value in env.items()]
 
 
@@ -295,11 +295,6 @@ def _job_env(job: Job, left_out: Sequence[str]) -> list[str]:
     env = {key: value for key, value in job.env.items() if key not in left_out}
     lines = [f"export {key}={shell_word(fill_placeholders(env[key], PLACEHOLDERS))}" for key in env]
     return ["# the job's `env`", *lines] if lines else []
-
-
-def _torchrun_env(job: Job) -> dict[str, Template]:
-    longer = job.grace > TORCHRUN_GRACE
-    return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": make_template(str(ceil(job.grace)))} if longer else {}
 
 
 def _count_lines(export: Export) -> list[str]:
@@ -400,7 +395,7 @@ def _restart_notes(restart: Restart | None, target: Target) -> Iterator[str]:
 
 def requeues(restart: Restart | None) -> bool:
     """Tell whether Slurm starts the job again when a node is lost."""
-    return restart is not None and restart.most > 0 and "node_lost" in restart.on
+    return restart is not None and restart.max > 0 and "node_lost" in restart.on
 
 
 def _slurm_notes(job: Job, nodes: ExportNodes) -> Iterator[str]:

@@ -181,7 +181,7 @@ def _render_stall(job: Job) -> StallSpec | None:
 def restart_to_spec(restart: Restart, stall: Stall) -> RestartSpec:
     """Give the job's `restart`."""
     reasons = [*restart.on, *([STALLED] if stall.then == "restart" else [])]
-    return {"max": restart.most, "on": reasons, "progress": restart.progress}
+    return {"max": restart.max, "on": reasons, "progress": restart.progress}
 
 
 def describe_node(node: Node, facts: Facts, code: str, secrets: Collection[str]) -> dict[str, str]:

@@ -213,7 +213,7 @@ def _plan_node(
     }
     python = facts.python or job.python or member.node.python
     env = {
-        **_torchrun_env(job),
+        **torchrun_env(job),
         **one_process_env(job, values),
         **nested_log_env(job, values),
         **_network_env(member, facts),
@@ -250,8 +250,8 @@ def _plan_ray(
     return plan_ray_start(values, address, head=member.slot == 0)
 
 
-def _torchrun_env(job: Job) -> dict[str, Template]:
-    """Let torchrun wait as long as the job's grace; its own limit would end the workers after 30 s."""
+def torchrun_env(job: Job) -> dict[str, Template]:
+    """Return the variable that makes torchrun wait as long as the job's grace; by itself it waits 30 s."""
     longer = job.grace > TORCHRUN_GRACE
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": make_template(str(ceil(job.grace)))} if longer else {}
 

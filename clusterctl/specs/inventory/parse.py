@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from clusterctl.errors import InvalidValueError, Issue, SpecError
 from clusterctl.specs import addresses, values
+from clusterctl.specs.fields import keys_of
 from clusterctl.specs.file_kind import detect_hostfile, refuse_ansible, refuse_job, refuse_script
 from clusterctl.specs.importers.hostfile import parse_host_word, parse_hostfile
 from clusterctl.specs.importers.imported import ImportedHost
-from clusterctl.specs.inventory.model import Allocation, Inventory, Node, Slurm, Ssh
+from clusterctl.specs.inventory.model import (
+    Allocation,
+    Inventory,
+    InventoryFile,
+    Node,
+    NodeSettings,
+    Slurm,
+    Ssh,
+)
 from clusterctl.specs.inventory.render import render_inventory
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SlurmEntry, SshEntry, waivers_of
 from clusterctl.specs.yaml.reader import read_document, sort_issues
-from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, quoted
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, follow_path, quoted
 from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, missing_key, validate
 from clusterctl.translation import to_translate
 
@@ -29,16 +36,21 @@ def parse_inventory(text: str, file: str) -> Inventory:
     refuse_job(tree, file)
     refuse_ansible(tree, file)
     tree, host_issues = _expand_hosts(tree)
-    entry, model_issues = validate(tree, InventoryFile)
+    top, model_issues = validate(tree, InventoryFile, file=file, index=0)
     issues = sort_issues((*issues, *host_issues, *model_issues, *_node_issues(tree)))
-    if issues or entry is None:
+    if issues or top is None:
         raise SpecError(issues)
-    waive = waivers_of(entry.waive, file)
-    if entry.slurm is not None:
-        login, slurm = _login_node(entry, entry.slurm), _slurm_of(entry.slurm)
-        return Inventory(cluster=entry.cluster or "", file=file, nodes=(login,), waive=waive, slurm=slurm)
-    nodes = tuple(_merge_node(entry, node, index) for index, node in enumerate(entry.nodes))
-    return Inventory(cluster=entry.cluster or "", file=file, nodes=nodes, waive=waive)
+    nodes = _listed_nodes(top, tree) if top.slurm is None else (_login_node(top, top.slurm, tree),)
+    return Inventory(cluster=top.cluster, file=file, nodes=nodes, waive=top.waive, slurm=top.slurm)
+
+
+def _listed_nodes(top: InventoryFile, tree: YamlMapping) -> tuple[Node, ...]:
+    listing = tree.get("nodes")
+    written = listing.items if isinstance(listing, YamlList) else ()
+    return tuple(
+        replace(_merge_node(top, node, keys), index=index)
+        for index, (node, keys) in enumerate(zip(top.nodes, written, strict=True))
+    )
 
 
 def _expand_hosts(tree: YamlMapping) -> tuple[YamlMapping, list[Issue]]:
@@ -79,52 +91,28 @@ def _scalar_at(item: YamlScalar, text: str) -> YamlScalar:
     return YamlScalar(text, text, item.location)
 
 
-def _login_node(defaults: InventoryFile, slurm: SlurmEntry) -> Node:
-    """Give the login node, with what the inventory says about every node."""
-    login = slurm.login
-    keys = {key: getattr(login, key) for key in login.model_fields_set}
-    node = _merge_node(defaults, NodeEntry.model_construct(_fields_set=set(keys), **keys), 0)
+def _login_node(top: InventoryFile, slurm: Slurm, tree: YamlMapping) -> Node:
+    """Return the login node, with what the inventory says about every node."""
+    login = Node(index=0, host=slurm.login.host, name=slurm.login.name, ssh=slurm.login.ssh)
+    node = _merge_node(top, login, follow_path(tree, ("slurm", "login"))[0])
     workdir = slurm.workdir or node.workdir
     allocation = Allocation(connection=node.name)
     return replace(node, workdir=workdir, gpus=slurm.gpus_per_node, allocation=allocation)
 
 
-def _slurm_of(entry: SlurmEntry) -> Slurm:
-    return Slurm(
-        partition=entry.partition,
-        account=entry.account,
-        qos=entry.qos,
-        gpus_per_node=entry.gpus_per_node,
-        time=entry.time,
-        extra=entry.extra,
-    )
+def _merge_node(top: InventoryFile, node: Node, written: YamlTree | None) -> Node:
+    """Give a node what the top level says about keys that are not `written` at the node."""
+    own = written.entries if isinstance(written, YamlMapping) else {}
+    inherited = {key: getattr(top, key) for key in keys_of(NodeSettings) if key not in own}
+    if node.network is not None and "nic" in inherited:
+        inherited["nic"] = ()
+    ssh = _merge_ssh(top.ssh, node.ssh, own.get("ssh", (None, None))[1])
+    return replace(node, **{**inherited, "ssh": ssh, "name": node.name or node.host})
 
 
-def _merge_node(defaults: InventoryFile, node: NodeEntry, index: int) -> Node:
-    def value(key: str) -> Any:
-        return getattr(node if key in node.model_fields_set else defaults, key)
-
-    own_network = node.network is not None and "nic" not in node.model_fields_set
-    return Node(
-        name=node.name or node.host,
-        index=index,
-        host=node.host,
-        ip=node.ip,
-        nic=() if own_network else value("nic") or (),
-        network=value("network"),
-        gpus=value("gpus"),
-        ports=value("ports"),
-        python=value("python"),
-        activate=value("activate"),
-        workdir=value("workdir"),
-        spare=node.spare,
-        ssh=_merge_ssh(defaults.ssh, node.ssh),
-    )
-
-
-def _merge_ssh(defaults: SshEntry, node: SshEntry) -> Ssh:
-    node_keys = node.model_fields_set
-    values = {key: getattr(node if key in node_keys else defaults, key) for key in SshEntry.model_fields}
+def _merge_ssh(top: Ssh, node: Ssh, written: YamlTree | None) -> Ssh:
+    own = written.entries if isinstance(written, YamlMapping) else {}
+    values = {key: getattr(node if key in own else top, key) for key in keys_of(Ssh)}
     for key, other in (("jump", "proxy_command"), ("proxy_command", "jump")):
         if getattr(node, key) is not None and getattr(node, other) is None:
             values[other] = None  # a node's own way replaces the other kind of way as well

@@ -1,15 +1,19 @@
-"""What to run on the nodes."""
+"""What to run on the nodes: the job as its file declares it, key by key.
+
+Times are in seconds, `log_limit` in bytes, 0 for none; `nodes` is a count if it is a number, else a pattern.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated
 
+from clusterctl.specs.fields import ShortForm, documented
 from clusterctl.specs.inventory.model import Waiver
+from clusterctl.specs.job import kinds
+from clusterctl.translation import to_translate
 
-Launcher = Literal["torchrun", "launch", "python", "command", "ray", "mpirun"]
-LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 SINGLE_PROCESS_LAUNCHERS = (
     "python",
     "command",
@@ -24,135 +28,484 @@ VISIBLE_DEVICES_VARIABLES = (
     "ASCEND_RT_VISIBLE_DEVICES",
 )
 
-EnvironmentKind = Literal["venv", "uv", "conda"]
-StartMethod = Literal["exec", "fork", "auto"]
-StallAction = Literal["report", "restart", "stop"]
-Reason = Literal[
-    "node_lost",
-    "worker_killed",
-    "worker_crashed",
-    "agent_killed",
-    "out_of_memory",
-    "network",
-    "gpu",
-    "port_taken",
-]
-REASONS: tuple[Reason, ...] = get_args(Reason)
-DEFAULT_REASONS: tuple[Reason, ...] = ("node_lost", "worker_killed", "network", "gpu", "port_taken")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """An environment of a `kind` from the `lock` file, then shell commands; paths are beside the job, times seconds."""
+    """What is made on every node before the job starts, once for the same content."""
 
-    kind: EnvironmentKind | None = None
-    lock: str = ""
-    wheelhouse: str | None = None
-    system_site_packages: bool = False
-    files: tuple[str, ...] = ()
-    run: tuple[str, ...] = ()
-    time_limit: float = 1800.0
+    venv: kinds.OptionalJobPath = field(
+        default=None,
+        metadata=documented(to_translate("Make a venv and install this requirements file with pip.")),
+    )
+    uv: kinds.OptionalJobPath = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "Make it with uv: from a `uv.lock` and the `pyproject.toml` next to it, or a requirements file."
+            )
+        ),
+    )
+    conda: kinds.OptionalJobPath = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "Make a conda environment from an `environment.yml` or an explicit lock file, with micromamba, "
+                "mamba or conda, whichever the node has."
+            )
+        ),
+    )
+    wheelhouse: kinds.OptionalJobPath = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "Folder of wheels that is sent along; `venv` and `uv` then install only from it, without network."
+            )
+        ),
+    )
+    system_site_packages: kinds.Flag = field(
+        default=False,
+        metadata=documented(
+            to_translate("Let the environment see the packages of the node's own Python, such as its torch.")
+        ),
+    )
+    files: tuple[kinds.JobPath, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "More files and folders next to the job file that `run` needs; they count as content."
+            )
+        ),
+    )
+    run: kinds.OptionalCommands = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "Shell commands to run then, in the environment; the first that fails ends the launch."
+            )
+        ),
+    )
+    time_limit: kinds.Limit = field(
+        default=1800.0, metadata=documented(to_translate("Time limit for all of it on a node."))
+    )
+
+    @property
+    def kind(self) -> kinds.EnvironmentKind | None:
+        """Return the kind of environment that is made, if one is."""
+        return next((kind for kind in kinds.ENVIRONMENT_KINDS if getattr(self, kind)), None)
+
+    @property
+    def lock(self) -> str:
+        """Return the file that the environment is made from; empty without one."""
+        return self.venv or self.uv or self.conda or ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hook:
-    """Shell commands, and the seconds that they may take together."""
+    """Shell commands on every node, once for each attempt."""
 
-    run: tuple[str, ...]
-    time_limit: float = 60.0
+    run: kinds.Commands = field(
+        metadata=documented(
+            to_translate(
+                "Shell commands, run one after the other in the run's copy of the code, with the job's environment."
+            )
+        )
+    )
+    time_limit: kinds.Limit = field(
+        default=60.0, metadata=documented(to_translate("Time limit for all of them; then they are stopped."))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    """When the nodes start a run again: `most` times, `on` these reasons, with so many `spares` in reserve."""
+    """How the nodes start a failed run again by themselves."""
 
-    most: int = 3
-    on: tuple[Reason, ...] = DEFAULT_REASONS
-    spares: int = 0
-    progress: str = "**"
+    max: kinds.RestartLimit = field(
+        default=3, metadata=documented(to_translate("Maximum number of restarts."))
+    )
+    on: tuple[kinds.ReasonName, ...] = field(
+        default=kinds.DEFAULT_REASONS,
+        metadata=documented(
+            to_translate("For which reasons; an error of the script itself is never among them."),
+            uniqueItems=True,
+            minItems=1,
+        ),
+    )
+    spares: kinds.Count = field(
+        default=0,
+        metadata=documented(
+            to_translate("Number of spare nodes that are prepared; each can replace a lost node.")
+        ),
+    )
+    progress: kinds.FilePattern = field(
+        default="**",
+        metadata=documented(
+            to_translate(
+                "Files below `${output_dir}` that change when the run gets on, such as `*.pt`; three attempts in "
+                "a row that change none are the last."
+            )
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stall:
-    """When a run counts as stalled, in seconds (0 for never), and what the nodes do then."""
+    """What happens when no rank makes progress."""
 
-    after: float = 600.0
-    then: StallAction = "report"
+    after: kinds.StallTime = field(
+        default=600.0,
+        metadata=documented(
+            to_translate("Time without progress of any rank, such as `10m`; `off` or 0: not watched.")
+        ),
+    )
+    then: kinds.StallChoice = field(
+        default="report",
+        metadata=documented(
+            to_translate(
+                "`report` ends nothing; `stop` ends the run as failed, `restart` lets it start again."
+            )
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnEnd:
-    """A local command; time_limit is in seconds, an empty `when` means every end."""
+    """A command of your own, run here when a run has ended."""
 
-    command: tuple[str, ...]
-    when: tuple[str, ...] = ()
-    time_limit: float = 60.0
+    command: tuple[kinds.CommandArgument, ...] = field(
+        metadata=documented(
+            to_translate(
+                "A program and its arguments, run on the launching machine, in the job file's directory; no shell."
+            ),
+            minItems=1,
+        )
+    )
+    when: kinds.WhenEnds = field(
+        default=(),
+        metadata=documented(
+            to_translate("For which results: succeeded, failed, timeout, stopped; default: all.")
+        ),
+    )
+    time_limit: kinds.Limit = field(
+        default=60.0, metadata=documented(to_translate("Time limit; then it is stopped."))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notify:
-    """One notification; URL and secret are named, never held."""
+    """One message to a chat or a web service when a run has ended."""
 
-    to: str
-    url_from: str
-    secret_from: str | None = None
-    when: tuple[str, ...] = ()
+    to: kinds.ServiceName = field(
+        metadata=documented(to_translate("The kind of service, which decides the form of the message."))
+    )
+    url_from: kinds.Variable = field(
+        metadata=documented(
+            to_translate(
+                "Name of the variable in your own environment that holds the URL; it is never shown or stored."
+            )
+        )
+    )
+    secret_from: kinds.OptionalVariable = field(
+        default=None,
+        metadata=documented(
+            to_translate("For `feishu` and `dingtalk`: name of the variable that holds the signing secret.")
+        ),
+    )
+    when: kinds.WhenNotified = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "For which results: succeeded, failed, timeout, stopped (default: all four); or `stalled`."
+            )
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sync:
-    """Which code goes to the nodes; source is relative to the job file."""
+    """What of the job's directory goes to the nodes."""
 
-    source: str = "."
-    exclude: tuple[str, ...] = ()
-    via: Literal["auto", "direct", "tree"] = "auto"
+    source: kinds.Text = field(
+        default=".",
+        metadata=documented(
+            to_translate(
+                "Directory that is copied to every node, relative to the job file; the job runs there."
+            )
+        ),
+    )
+    exclude: tuple[kinds.Text, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate("What is not sent, as patterns of `.gitignore`; `.gitignore` files apply too.")
+        ),
+    )
+    via: kinds.Via = field(
+        default="auto",
+        metadata=documented(
+            to_translate(
+                "How the code travels: to every node from here (`direct`), or once, and then from node to node"
+                " over the training network (`tree`); `auto` passes it on where that saves much sending."
+            )
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job; `nodes` is a count if it is a number, else a pattern; times are in seconds,
-    log_limit in bytes, 0 for none.
-    """
+    """What to run on the nodes, and how; exactly one of `script`, `module` and `command` is given."""
 
-    name: str
     file: str
-    script: str | None = None
-    module: str | None = None
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    nproc_per_node: int | Literal["gpu", "cpu"] = "gpu"
-    nodes: int | str = "all"
-    gpus: tuple[int, ...] = ()
-    exclusive: bool = False
-    launcher: Launcher = "torchrun"
-    use_env: bool = False
-    no_python: bool = False
-    ends_with: Literal["all", "node 0"] = "all"
-    start: StartMethod = "exec"
-    preload: tuple[str, ...] = ()
-    keep_warm: float | None = None
-    backend: Literal["nccl", "gloo"] = "nccl"
-    env: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
-    sync: Sync = field(default_factory=Sync)
-    setup: Setup | None = None
-    before: Hook | None = None
-    after: Hook | None = None
-    grace: float = 30.0
-    time_limit: float | None = None
-    log_limit: int = 50 * 1000**3
-    zombie_after: float = 30.0
-    alone: Literal["fail", "ok", "suspected"] = "fail"  # suspected: by a check, see plans/checks/script.py
-    stall: Stall = field(default_factory=Stall)
-    diagnose: bool = True
-    debug: bool = False
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    restart: Restart | None = None
-    on_end: OnEnd | None = None
-    notify: tuple[Notify, ...] = ()
-    waive: tuple[Waiver, ...] = ()
-    python: str | None = None
-    activate: str | None = None
+    name: kinds.JobName = field(
+        metadata=documented(to_translate("Name of the job, the first part of the name of each of its runs."))
+    )
+    script: kinds.Script = field(
+        default=None,
+        metadata=documented(
+            to_translate("Training script: a path inside `sync.source`, or an absolute path on the nodes.")
+        ),
+    )
+    module: kinds.Module = field(
+        default=None,
+        metadata=documented(to_translate("Python module to run instead of a script, such as `pkg.train`.")),
+    )
+    command: tuple[kinds.Arg, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "For `launcher: command`: a program and its arguments, run once on each node; with `ray` on node 0"
+                " only, with `mpirun` once per rank."
+            )
+        ),
+    )
+    args: tuple[kinds.Arg, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate("Arguments of the script, kept as written; placeholders are filled in.")
+        ),
+    )
+    nproc_per_node: kinds.Nproc = field(
+        default="gpu",
+        metadata=documented(
+            to_translate("Workers on each node: one per GPU (`gpu`), one per CPU core (`cpu`), or a number.")
+        ),
+    )
+    nodes: kinds.NodeChoice = field(
+        default="all",
+        metadata=documented(
+            to_translate("Which nodes: `all`, a count, or names, ranges and globs such as `gpu[01-04]`.")
+        ),
+    )
+    gpus: tuple[kinds.GpuIndex, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "Indices of the GPUs to use, the same on each node, such as `[0, 1]`; "
+                "default: as many as `gpus` of the inventory, else all."
+            ),
+            uniqueItems=True,
+            minItems=1,
+        ),
+    )
+    exclusive: kinds.Flag = field(
+        default=False,
+        metadata=documented(
+            to_translate("Use each node exclusively: no other run may be on it, whatever it uses.")
+        ),
+    )
+    launcher: kinds.LauncherName = field(
+        default="torchrun", metadata=documented(to_translate("What starts the workers on a node."))
+    )
+    use_env: kinds.Flag = field(
+        default=False,
+        metadata=documented(
+            to_translate("For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set.")
+        ),
+    )
+    no_python: kinds.Flag = field(
+        default=False,
+        metadata=documented(
+            to_translate(
+                "For torchrun: `script` is a program or shell script, run without Python once per rank."
+            )
+        ),
+    )
+    ends_with: kinds.EndsWith = field(
+        default="all",
+        metadata=documented(
+            to_translate(
+                "For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
+                " node 0's has (`node 0`); always `node 0` with `ray` and `mpirun`."
+            )
+        ),
+    )
+    start: kinds.StartChoice = field(
+        default="exec",
+        metadata=documented(
+            to_translate(
+                "How torchrun starts its workers: each with a new interpreter (`exec`), or forked from a process "
+                "that has torch imported (`fork`, `auto`)."
+            )
+        ),
+    )
+    preload: tuple[kinds.ModuleName, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "For `start: fork` and `auto`: modules to import once per node, such as `transformers`."
+            ),
+            uniqueItems=True,
+        ),
+    )
+    keep_warm: kinds.WarmTime = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "How long a process with torch imported waits on each node after a run, such as `15m`, for the next"
+                " launch to begin with; `0` for none. `start` is then `auto` unless set."
+            )
+        ),
+    )
+    backend: kinds.Backend = field(
+        default="nccl",
+        metadata=documented(to_translate("Backend that the script uses; `check` looks for what it needs.")),
+    )
+    env: Mapping[kinds.Variable, kinds.EnvValue] = field(
+        default_factory=dict,
+        metadata=documented(
+            to_translate("Environment variables of the job, kept as written; placeholders are filled in.")
+        ),
+    )
+    secrets: tuple[kinds.Variable, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "Names of variables that are taken from your environment and never shown or stored."
+            ),
+            uniqueItems=True,
+        ),
+    )
+    sync: Sync = field(
+        default_factory=Sync, metadata=documented(to_translate("Which code goes to the nodes."))
+    )
+    setup: Setup | None = field(
+        default=None,
+        metadata=documented(
+            to_translate("What is made on every node before the job starts, such as a venv from a lock file.")
+        ),
+    )
+    before: Hook | None = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "Shell commands on every node before torchrun starts, in each attempt; one that fails ends it."
+            )
+        ),
+    )
+    after: Hook | None = field(
+        default=None,
+        metadata=documented(
+            to_translate("Shell commands on every node after all its ranks have ended, whatever the result.")
+        ),
+    )
+    grace: kinds.Duration = field(
+        default=30.0,
+        metadata=documented(
+            to_translate("Time from the request to stop to the kill, such as `2m`; a bare number is seconds.")
+        ),
+    )
+    time_limit: kinds.OptionalLimit = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`."
+            )
+        ),
+    )
+    log_limit: kinds.ByteLimit = field(
+        default=50 * 1000**3,
+        metadata=documented(
+            to_translate(
+                "How long the logs of a run may be on each node, such as `20GB`; beyond that the middle of the"
+                " longest is dropped. `0` for no limit."
+            )
+        ),
+    )
+    zombie_after: kinds.Duration = field(
+        default=30.0,
+        metadata=documented(
+            to_translate(
+                "When a rank that has written its traceback and does not exit is ended; `0` for never."
+            )
+        ),
+    )
+    alone: kinds.Alone = field(
+        default="fail",
+        metadata=documented(
+            to_translate(
+                "Whether a run fails whose ranks all end with 0 and formed no process group: `fail`, or `ok` where"
+                " each rank works alone on purpose."
+            )
+        ),
+    )
+    stall: Annotated[Stall, ShortForm("after")] = field(
+        default_factory=Stall,
+        metadata=documented(
+            to_translate("When a run counts as stalled: a time such as `10m`, `off`, or a table.")
+        ),
+    )
+    diagnose: kinds.Flag = field(
+        default=True,
+        metadata=documented(
+            to_translate(
+                "Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
+                " in them."
+            )
+        ),
+    )
+    debug: kinds.Flag = field(
+        default=False,
+        metadata=documented(
+            to_translate("Let a rank at `breakpoint()` wait for `clusterctl debug`; also `launch --debug`.")
+        ),
+    )
+    metrics: Mapping[kinds.MetricName, kinds.MetricPattern] = field(
+        default_factory=dict,
+        metadata=documented(
+            to_translate(
+                "Numbers to plot in `report`, found in the log: a name, and a regular expression whose group is the"
+                " number. Losses and rates of the usual trainers are found without it."
+            )
+        ),
+    )
+    restart: Restart | None = field(
+        default=None,
+        metadata=documented(
+            to_translate("When the nodes restart a failed run by themselves, and with how many spare nodes.")
+        ),
+    )
+    on_end: OnEnd | None = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "A command of your own that is run when a run has ended, with the result on its stdin."
+            )
+        ),
+    )
+    notify: tuple[Notify, ...] = field(
+        default=(), metadata=documented(to_translate("Messages to send when a run has ended."))
+    )
+    waive: tuple[Waiver, ...] = field(
+        default=(), metadata=documented(to_translate("Findings of `check` to ignore, and why."))
+    )
+    python: kinds.OptionalPython = field(
+        default=None,
+        metadata=documented(to_translate("Interpreter for this job; takes precedence over the inventory's.")),
+    )
+    activate: kinds.OptionalText = field(
+        default=None,
+        metadata=documented(
+            to_translate("Shell line run before Python; takes precedence over the inventory's.")
+        ),
+    )
 
     @property
     def is_single_process(self) -> bool:

@@ -1,5 +1,5 @@
 """YAML that knows line and column of every value.
 
-`reader` turns text into a `tree`, `validate` a tree into a pydantic model. Not here: the models
-(`specs/inventory/schema`, `specs/job/schema`). Start with `tree`.
+`reader` turns text into a `tree`, `validate` a tree into declared values. Not here: the values
+(`specs/inventory/model`, `specs/job/model`). Start with `tree`.
 """

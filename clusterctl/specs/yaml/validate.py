@@ -1,90 +1,147 @@
-"""A tree of values against a model: the model, or what is wrong and where, in plain words."""
+"""A tree of values against the dataclass that declares its keys: the value, or what is wrong and where."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Sequence
-from typing import TypeVar, get_args
-
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from clusterctl.errors import InvalidValueError, Issue, Location
+from clusterctl.specs.fields import Key, Kind, OneOrMore, ScalarType, ShortForm, groups_in, keys_of
 from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 from clusterctl.specs.yaml.reader import MOST_ISSUES
-from clusterctl.specs.yaml.tree import (
-    YamlList,
-    YamlMapping,
-    YamlScalar,
-    YamlTree,
-    describe,
-    follow_path,
-    quoted,
-    to_plain,
-)
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, describe, quoted
 from clusterctl.translation import tr
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 KeyPath = tuple[str | int, ...]
 
 LONGEST_LABEL = 40
 MOST_ITEMS = 16  # of a list that is shown
 _PLAIN = re.compile(r"[\w./=+-]+", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[^\0\n]{0,50}")
-_KEY_MARK = "[key]"  # what pydantic puts behind a key that is itself wrong
 
 
-def validate(tree: YamlMapping, model: type[Model]) -> tuple[Model | None, list[Issue]]:
-    """Validate a tree; the model is None when there are issues."""
-    try:
-        return model.model_validate(to_plain(tree)), []
-    except ValidationError as error:
-        details = [(_locate(tree, detail), detail) for detail in error.errors()]
-    located = sorted(details, key=lambda pair: pair[0])
-    issues = [_make_issue(tree, model, location, detail) for location, detail in located[:MOST_ISSUES]]
+def validate(tree: YamlMapping, model: type[Model], **known: object) -> tuple[Model | None, list[Issue]]:
+    """Read a tree as a dataclass; None when there are issues. `known`: values of the fields that are no keys."""
+    reading = _Reading(known)
+    value = reading.read_group(tree, model, ())
+    if not reading.found:
+        return value, []
+    located = sorted(reading.found, key=lambda pair: pair[0])
+    issues = [make() for _, make in located[:MOST_ISSUES]]
     # sort_issues only counts them
     omitted = [Issue("CC-SPEC-003", "", location) for location, _ in located[MOST_ISSUES:]]
     return None, [*issues, *omitted]
 
 
-def _locate(tree: YamlMapping, detail: ErrorDetails) -> Location:
-    path = detail["loc"]
-    about_key = detail["type"] == "extra_forbidden" or path[-1:] == (_KEY_MARK,)
-    value, key = follow_path(tree, path[:-1] if path[-1:] == (_KEY_MARK,) else path)
-    is_empty = isinstance(value, YamlScalar) and value.source == ""
-    return key.location if key and (about_key or is_empty) else value.location
+class _Reading:
+    """One reading of a file: what is wrong is kept with its place, and put into words only if it is shown."""
+
+    def __init__(self, known: Mapping[str, object]) -> None:
+        self._known = known
+        self.found: list[tuple[Location, Callable[[], Issue]]] = []
+
+    def read_group(self, tree: YamlMapping, model: type[Model], path: KeyPath) -> Model:
+        """Read keys and values."""
+        keys = keys_of(model)
+        values: dict[str, Any] = {name: None for name, declared in keys.items() if declared.required}
+        for name, declared in keys.items():
+            if name in tree.entries:
+                values[name] = self._read(declared.kind, tree, name, (*path, name))
+            elif declared.required:
+                self.found.append((tree.location, partial(missing_key, model, (*path, name), tree.location)))
+        for name, (key, _) in tree.entries.items():
+            if name not in keys:
+                self.found.append((key.location, partial(_unknown_key, tree, model, name)))
+        others = [field.name for field in dataclasses.fields(model) if not field.metadata]  # type: ignore[arg-type]
+        return model(**values, **{name: self._known[name] for name in others if name in self._known})
+
+    def _read(self, kind: Kind, parent: YamlMapping, name: str, path: KeyPath) -> Any:
+        """Read the value of a key; a value that was left out is reported at its key."""
+        key, tree = parent.entries[name]
+        return self._read_value(kind, tree, path, key.location if is_omitted(tree) else tree.location)
+
+    def _read_value(self, kind: Kind, tree: YamlTree, path: KeyPath, location: Location) -> Any:
+        note, is_null = kind.note, isinstance(tree, YamlScalar) and tree.text is None
+        if isinstance(note, ScalarType):
+            return self._try(partial(note.read, tree), path, location)
+        if is_null and kind.nullable:
+            return () if isinstance(note, OneOrMore) else None
+        if kind.is_list:
+            return self._read_list(kind, tree, path, location)
+        if kind.group is None:
+            return self._read_table(kind, tree, path, location)
+        return self._read_group(kind, tree, path, location)
+
+    def _read_group(self, kind: Kind, tree: YamlTree, path: KeyPath, location: Location) -> Any:
+        note, is_null = kind.note, isinstance(tree, YamlScalar) and tree.text is None
+        assert kind.group is not None
+        if isinstance(note, ShortForm) and isinstance(tree, YamlScalar) and not is_null:
+            declared = keys_of(kind.group)[note.key]
+            return kind.group(
+                **{note.key: self._read_value(declared.kind, tree, (*path, note.key), location)}
+            )
+        if isinstance(tree, YamlMapping):
+            return self.read_group(tree, kind.group, path)
+        return self._refuse(partial(_wrong_kind, kind, path, tree, location), location)
+
+    def _read_list(self, kind: Kind, tree: YamlTree, path: KeyPath, location: Location) -> Any:
+        (item,) = kind.inner
+        if isinstance(kind.note, OneOrMore):
+            if isinstance(tree, YamlScalar) and tree.text is not None:
+                return (self._read_value(item, tree, path, location),)
+            if isinstance(tree, YamlList) and not tree.items:
+                return self._refuse(
+                    partial(_invalid, InvalidValueError("CC-SPEC-013", "empty"), path, location), location
+                )
+        if not isinstance(tree, YamlList):
+            return self._refuse(partial(_wrong_kind, kind, path, tree, location), location)
+        return tuple(
+            self._read_value(item, one, (*path, index), one.location) for index, one in enumerate(tree.items)
+        )
+
+    def _read_table(self, kind: Kind, tree: YamlTree, path: KeyPath, location: Location) -> Any:
+        """Read names and their values."""
+        if not isinstance(tree, YamlMapping):
+            return self._refuse(partial(_wrong_kind, kind, path, tree, location), location)
+        name_kind, value_kind = kind.inner
+        values = {}
+        for name, (key, _) in tree.entries.items():
+            read_name = self._read_value(name_kind, key, path, key.location)
+            values[read_name] = self._read(value_kind, tree, name, (*path, name))
+        return values
+
+    def _try(self, read: Callable[[], object], path: KeyPath, location: Location) -> Any:
+        try:
+            return read()
+        except InvalidValueError as error:
+            return self._refuse(partial(_invalid, error, path, location), location)
+
+    def _refuse(self, make: Callable[[], Issue], location: Location) -> None:
+        self.found.append((location, make))
 
 
-def _make_issue(tree: YamlMapping, model: type[BaseModel], location: Location, detail: ErrorDetails) -> Issue:
-    path = detail["loc"]
-    if detail["type"] == "extra_forbidden":
-        return _after_comma(tree, model, path) or _unknown_key(model, path, location)
-    if detail["type"] == "missing":
-        return missing_key(model, path, location)
-    path = _existing_path(tree, path[:-2] if path[-1:] == (_KEY_MARK,) else path)
-    error = detail.get("ctx", {}).get("error")  # type: ignore[record-key]  # of pydantic
-    if isinstance(error, InvalidValueError):
-        message = tr("{subject}: {text}", subject=render_path(path), text=error.message)
-        return Issue(error.code, message, location, error.fix)
-    value, _ = follow_path(tree, path)
-    return _wrong_kind(model, path, value, location, detail["type"])
+def _invalid(error: InvalidValueError, path: KeyPath, location: Location) -> Issue:
+    """Report a value that its parser refused."""
+    message = tr("{subject}: {text}", subject=render_path(path), text=error.message)
+    return Issue(error.code, message, location, error.fix)
 
 
-def _wrong_kind(
-    model: type[BaseModel], path: KeyPath, value: YamlTree, location: Location, kind: str
-) -> Issue:
-    """Report a value where a list, or keys and values, are expected; `kind` is pydantic's name of the mistake."""
-    label, wants_list = render_path(path), "list" in kind or "tuple" in kind
+def _wrong_kind(kind: Kind, path: KeyPath, value: YamlTree, location: Location) -> Issue:
+    """Report a value where a list, or keys and values, are expected."""
+    label = render_path(path)
     if isinstance(value, YamlScalar) and value.text is None:
-        return Issue.of("CC-SPEC-014", "list" if wants_list else "mapping", location, path=label)
+        return Issue.of("CC-SPEC-014", "list" if kind.is_list else "mapping", location, path=label)
     found = describe(value)
-    if wants_list:
+    if kind.is_list:
         return Issue.of(
             "CC-SPEC-012", "list", location, path=label, found=found, form=_suggest_list(path, value)
         )
-    nested_model = dict(_nested_models(_model_at(model, path[:-1]))).get(str(path[-1])) if path else None
-    if nested_model is not None:
-        keys = ", ".join(nested_model.model_fields)
+    if kind.group is not None and isinstance(path[-1], str):
+        keys = ", ".join(keys_of(kind.group))
         return Issue.of("CC-SPEC-012", "mapping-keys", location, path=label, found=found, keys=keys)
     form = _suggest_mapping(label, value)
     return Issue.of("CC-SPEC-012", "mapping", location, path=label, found=found, form=form)
@@ -112,13 +169,6 @@ def _suggest_items(path: KeyPath, text: str) -> list[str]:
     return items if len(items) <= MOST_ITEMS else [*items[:MOST_ITEMS], "..."]
 
 
-def _existing_path(tree: YamlTree, path: KeyPath) -> KeyPath:
-    """Cut a path where the file ends: the only NIC may stand without a list."""
-    while path and isinstance(path[-1], int) and not isinstance(follow_path(tree, path[:-1])[0], YamlList):
-        path = path[:-1]
-    return path
-
-
 def render_path(path: Sequence[str | int]) -> str:
     """Write the path of a value as users would: `ssh.port`, `nic[1]`; nodes are identified by place."""
     if len(path) > 2 and path[0] == "nodes":
@@ -132,10 +182,10 @@ def _render_key(key: str) -> str:
     return key if key.isprintable() and len(key) <= LONGEST_LABEL else quoted(key)
 
 
-def missing_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:
+def missing_key(model: type[Any], path: KeyPath, location: Location) -> Issue:
     """Report a key that must be there."""
     name = str(path[-1])
-    meaning = tr(_model_at(model, path[:-1]).model_fields[name].description or "").rstrip(".。")
+    meaning = tr(keys_of(model)[name].text).rstrip(".。")
     return Issue.of(
         "CC-SPEC-011",
         "inside" if path[:-1] else "",
@@ -147,19 +197,30 @@ def missing_key(model: type[BaseModel], path: KeyPath, location: Location) -> Is
     )
 
 
-def _after_comma(tree: YamlMapping, model: type[BaseModel], path: KeyPath) -> Issue | None:
+def _unknown_key(tree: YamlMapping, model: type[Any], name: str) -> Issue:
+    """Report a key that the model does not declare, with the one that may be meant."""
+    key, known = tree.entries[name][0], keys_of(model)
+    if issue := _after_comma(tree, known, name):
+        return issue
+    nested_paths = (f"{outer}.{name}" for outer, group in groups_in(model) if name in keys_of(group))
+    nested_path = next(nested_paths, None)
+    suggestion = did_you_mean_exactly(nested_path) if nested_path else did_you_mean(name, known)
+    if suggestion:
+        return Issue.of("CC-SPEC-010", "near", key.location, key=quoted(name), suggestion=suggestion)
+    return Issue.of("CC-SPEC-010", "", key.location, key=quoted(name), known=", ".join(known))
+
+
+def _after_comma(tree: YamlMapping, known: Mapping[str, Key], name: str) -> Issue | None:
     """Report `{nic: eth0,eth1}`: inside braces a comma ends the value, and `eth1` is another key."""
-    value, unknown_key = follow_path(tree, path)
-    if unknown_key is None or not _is_empty(value):
+    unknown_key, unknown_value = tree.entries[name]
+    if not is_omitted(unknown_value):
         return None
-    enclosing, _ = follow_path(tree, path[:-1])
-    entries = list(enclosing.entries.values()) if isinstance(enclosing, YamlMapping) else []
-    line, known = unknown_key.location.line, _model_at(model, path[:-1]).model_fields
     # a key on the line of another one: both are inside braces
-    same_line = [(key, value) for key, value in entries if key.location.line == line]
+    line = unknown_key.location.line
+    same_line = [(key, value) for key, value in tree.entries.values() if key.location.line == line]
     start, texts = unknown_key, [""]
     for key, value in same_line:
-        if _is_empty(value) and key.text not in known:
+        if is_omitted(value) and key.text not in known:
             texts.append(str(key.text))
         elif unknown_key.text in texts:
             break
@@ -171,40 +232,9 @@ def _after_comma(tree: YamlMapping, model: type[BaseModel], path: KeyPath) -> Is
     return Issue.of("CC-SPEC-010", "comma", start.location, **facts)
 
 
-def _is_empty(value: YamlTree) -> bool:
+def is_omitted(value: YamlTree) -> bool:
+    """Return whether nothing stands behind a key."""
     return isinstance(value, YamlScalar) and value.source == ""
-
-
-def _unknown_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:
-    key = str(path[-1])
-    enclosing = _model_at(model, path[:-1])
-    nested_paths = (
-        f"{name}.{key}"
-        for name, nested_model in _nested_models(enclosing)
-        if key in nested_model.model_fields
-    )
-    nested_path = next(nested_paths, None)
-    suggestion = (
-        did_you_mean_exactly(nested_path) if nested_path else did_you_mean(key, enclosing.model_fields)
-    )
-    if suggestion:
-        return Issue.of("CC-SPEC-010", "near", location, key=quoted(key), suggestion=suggestion)
-    known = ", ".join(enclosing.model_fields)
-    return Issue.of("CC-SPEC-010", "", location, key=quoted(key), known=known)
-
-
-def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
-    for step in path:
-        if isinstance(step, str):
-            model = dict(_nested_models(model)).get(step, model)
-    return model
-
-
-def _nested_models(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    for name, info in model.model_fields.items():
-        for annotation in (info.annotation, *get_args(info.annotation)):
-            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                yield name, annotation
 
 
 def find_duplicates(sequence: YamlTree | None, name: str) -> Iterator[Issue]:

@@ -10,7 +10,7 @@ from clusterctl.client.launch.setup import read_setup_files
 from clusterctl.errors import UsageError
 from clusterctl.specs.job.model import Setup
 
-VENV = Setup(kind="venv", lock="requirements.txt")
+VENV = Setup(venv="requirements.txt")
 
 
 def write(folder: Path, **files: str) -> None:
@@ -30,7 +30,7 @@ def test_all_that_belongs_to_it(tmp_path: Path) -> None:
     )
     write(tmp_path / "job", **{"last.txt": "a==1\n", "pkg__setup.py": "", "train.py": ""})
     (tmp_path / "job" / "wheels").symlink_to(tmp_path / "shared")
-    setup = Setup(kind="venv", lock="requirements.txt", wheelhouse="wheels", files=("pkg",))
+    setup = Setup(venv="requirements.txt", wheelhouse="wheels", files=("pkg",))
     found = read_setup_files(setup, {}, tmp_path / "job", None)
 
     assert [entry.path for entry in found.scan.manifest.entries] == [
@@ -56,19 +56,19 @@ def test_all_that_belongs_to_it(tmp_path: Path) -> None:
         (VENV, {"requirements.txt": "-e ./pkg\n"}, "installs from pkg, which is not sent", "files: [pkg]"),
         (VENV, {"requirements.txt": "-r a\0b\n"}, "embedded null byte", "relative to the job file"),
         (
-            Setup(kind="conda", lock="e.yml"),
+            Setup(conda="e.yml"),
             {"e.yml": "dependencies:\n  - pip:\n    - -r r.txt\n"},
             "r.txt: No such file",
             "relative to the job file",
         ),
         (
-            Setup(kind="uv", lock="uv.lock"),
+            Setup(uv="uv.lock"),
             {"uv.lock": ""},
             "pyproject.toml: No such file",
             "relative to the job file",
         ),
         (
-            Setup(kind="venv", lock="requirements.txt", wheelhouse="w"),
+            Setup(venv="requirements.txt", wheelhouse="w"),
             {"requirements.txt": "", "w__readme.txt": ""},
             "setup.wheelhouse: no wheels in w",
             "pip download -r requirements.txt -d w",
@@ -94,6 +94,6 @@ def test_a_link_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "a-1-py3-none-any.whl").symlink_to(tmp_path / "real.whl")
     with pytest.raises(UsageError) as caught:
-        read_setup_files(Setup(kind="venv", lock="requirements.txt", wheelhouse="w"), {}, tmp_path, None)
+        read_setup_files(Setup(venv="requirements.txt", wheelhouse="w"), {}, tmp_path, None)
 
     assert "w/a-1-py3-none-any.whl: a link, or not a file" in caught.value.message

@@ -199,7 +199,6 @@ def test_no_other_account_opens_files_in_our_directories() -> None:
     users = {name: tree for name, tree in _modules() if _uses_our_directories(tree)}
     assert {
         "client/local/hooks.py",
-        "client/local/parse_cache.py",
         "client/sync/contents.py",
     } < set(users)
     assert {

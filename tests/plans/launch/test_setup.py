@@ -19,7 +19,7 @@ from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.specs.job.model import Setup
 
 FILES = make_manifest([TreeEntry("requirements.txt", "file", 0o644, "a" * 64, 9)])
-VENV = Setup(kind="venv", lock="requirements.txt", wheelhouse="wheels")
+VENV = Setup(venv="requirements.txt", wheelhouse="wheels")
 
 
 def steps(setup: Setup, locked: str = "") -> list[str]:
@@ -43,8 +43,8 @@ def test_steps_of_a_venv() -> None:
 def test_steps_of_uv() -> None:
     """A requirements file is installed; a uv.lock is exported word by word first."""
     install = "uv pip install --python <environment>/bin/python"
-    assert steps(Setup(kind="uv", lock="r.txt"))[1:] == [f"{install} -r r.txt"]
-    assert steps(Setup(kind="uv", lock="p/uv.lock"))[1:] == [
+    assert steps(Setup(uv="r.txt"))[1:] == [f"{install} -r r.txt"]
+    assert steps(Setup(uv="p/uv.lock"))[1:] == [
         "uv export --project p --frozen --no-emit-project --no-dev --quiet --output-file p/locked-requirements.txt",
         f"{install} -r p/locked-requirements.txt",
     ]
@@ -52,7 +52,7 @@ def test_steps_of_uv() -> None:
 
 def test_steps_of_conda() -> None:
     """An explicit lock file is for `create`, an environment.yml for `env create`; several programs can do it."""
-    lock = Setup(kind="conda", lock="lock.txt")
+    lock = Setup(conda="lock.txt")
     assert steps(lock, "@EXPLICIT\nhttps://x") == ["micromamba create --prefix <environment> --file lock.txt"]
     assert steps(lock, "dependencies: []") == ["micromamba env create --prefix <environment> --file lock.txt"]
     spec = setup_to_spec(plan_setup(lock, FILES, "", {}), FILES, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from clusterctl.plans.slurm.batch_script import (
 )
 from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
-from clusterctl.specs.inventory.model import Inventory, Slurm
+from clusterctl.specs.inventory.model import Inventory, Login, Slurm, Ssh
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.parse import parse_job
@@ -42,6 +43,11 @@ slurm:
 """
 
 
+def slurm_of(**keys: Any) -> Slurm:
+    """Return a Slurm cluster with these keys."""
+    return Slurm(login=Login(host="login"), **keys)
+
+
 def make_inventory(text: str = INVENTORY) -> Inventory:
     """Read an inventory of a Slurm cluster."""
     return parse_inventory(text, "hpc.yaml")
@@ -56,7 +62,7 @@ def options_of(job: str, slurm: Slurm | None = None, nodes: SlurmNodes | None = 
     """Give the options of sbatch for a job."""
     parsed = make_job(job)
     chosen = nodes or choose_slurm_nodes(parsed, None, None)
-    return plan_options(parsed, slurm or make_inventory().slurm or Slurm(), chosen, RUN)
+    return plan_options(parsed, slurm or make_inventory().slurm or slurm_of(), chosen, RUN)
 
 
 def test_an_inventory_names_a_login_node() -> None:
@@ -73,6 +79,8 @@ def test_an_inventory_names_a_login_node() -> None:
     assert (login.workdir, login.network, login.gpus) == ("/scratch/me/.clusterctl", "10.20.0.0/16", 8)
     assert login.allocation is not None and login.allocation.job == ""
     assert inventory.slurm == Slurm(
+        login=Login(host="login01.uni.example", name="login", ssh=Ssh(port=2222)),
+        workdir="/scratch/me/.clusterctl",
         partition="gpu,gpu2",
         account="cs-ml",
         gpus_per_node=8,
@@ -117,7 +125,7 @@ def test_options_ask_for_what_the_job_needs() -> None:
         "--constraint=a100",
         "--comment=a b",
     ]
-    small = options_of("nodes: 2, nproc_per_node: 2, backend: gloo", Slurm())
+    small = options_of("nodes: 2, nproc_per_node: 2, backend: gloo", slurm_of())
     assert small[3:] == ["--cpus-per-task=2", "--no-requeue", "--open-mode=append"]
 
 
@@ -148,10 +156,10 @@ def test_a_check_asks_for_the_nodes_of_the_job_for_a_few_minutes() -> None:
     job = make_job(
         "nodes: 2, nproc_per_node: 1, time_limit: 10h, setup: {run: [echo]}, restart: {max: 1, spares: 1}"
     )
-    options = plan_options(plan_check_job(job, Slurm()), Slurm(), SlurmNodes(3), RUN)
+    options = plan_options(plan_check_job(job, slurm_of()), slurm_of(), SlurmNodes(3), RUN)
     assert {"--nodes=3", "--time=00:06:00", "--no-requeue"} <= set(options)
     alone = plan_options(
-        plan_check_job(None, Slurm(gpus_per_node=4)), Slurm(gpus_per_node=4), SlurmNodes(1), RUN
+        plan_check_job(None, slurm_of(gpus_per_node=4)), slurm_of(gpus_per_node=4), SlurmNodes(1), RUN
     )
     assert {"--nodes=1", "--gpus-per-node=4", "--time=00:06:00"} <= set(alone)
     assert choose_named_nodes("gpu[01-03]", "gpu02").names == ("gpu01", "gpu03")
@@ -181,8 +189,8 @@ def test_nodes_that_slurm_cannot_be_given(nodes: str) -> None:
 @pytest.mark.parametrize(
     ("job", "slurm"),
     [
-        ("gpus: [0]", Slurm(gpus_per_node=1)),
-        ("nproc_per_node: gpu", Slurm()),
+        ("gpus: [0]", slurm_of(gpus_per_node=1)),
+        ("nproc_per_node: gpu", slurm_of()),
     ],
 )
 def test_what_cannot_be_done_is_refused(job: str, slurm: Slurm) -> None:
@@ -194,12 +202,12 @@ def test_what_cannot_be_done_is_refused(job: str, slurm: Slurm) -> None:
 
 def test_our_time_limit_ends_the_run_before_slurms() -> None:
     """Whichever of the two the user has set."""
-    limited, free, slurm = make_job("time_limit: 10h"), make_job("nodes: 1"), Slurm(time=7200.0)
+    limited, free, slurm = make_job("time_limit: 10h"), make_job("nodes: 1"), slurm_of(time=7200.0)
     for job in (limited, free):
         ours, slurms = plan_time_limit(job, slurm), plan_slurm_time(job, slurm)
         assert ours is not None and slurms is not None and ours < slurms == 7200.0
-    assert plan_time_limit(limited, Slurm()) == 36000.0 < (plan_slurm_time(limited, Slurm()) or 0.0)
-    assert plan_time_limit(free, Slurm()) is plan_slurm_time(free, Slurm()) is None
+    assert plan_time_limit(limited, slurm_of()) == 36000.0 < (plan_slurm_time(limited, slurm_of()) or 0.0)
+    assert plan_time_limit(free, slurm_of()) is plan_slurm_time(free, slurm_of()) is None
 
 
 def test_a_script_has_a_file_for_each_task_and_ends_no_other() -> None:

@@ -268,7 +268,7 @@ def test_restarts() -> None:
     """Every key of it arrives; an empty one means the usual reasons; null takes it away."""
     restart = parse("restart: {max: 5, on: [node_lost, gpu], spares: 2, progress: '*.pt'}").restart
 
-    assert restart == Restart(most=5, on=("node_lost", "gpu"), spares=2, progress="*.pt")
+    assert restart == Restart(max=5, on=("node_lost", "gpu"), spares=2, progress="*.pt")
     assert parse("restart: {}").restart == Restart()
     assert parse("restart: {spares: 1}", ("restart", "null")).restart is None
     assert parse("", ("restart.spares", "1")).restart == Restart(spares=1)
