@@ -58,7 +58,7 @@ FOLLOWING: dict[str, tuple[Sequence[str], Sequence[int]]] = {
     "pull": (("pull", "RUN", "FOLDER"), (28,)),
     "cp": (("cp", "JOB", "gpu[01-03]:/tmp/copied"), (31,)),
     "clean": (("clean",), (40,)),
-    "forward": (("forward", "RUN", "6006"), (60,)),
+    "forward": (("forward", "RUN", "6006"), (40,)),
     "ui": (("ui", "--port", "0"), (12,)),
     "ssh": (("ssh", "gpu01", "--", "sleep", "600"), (44,)),
     "debug": (("debug", "RUN"), (45,)),
