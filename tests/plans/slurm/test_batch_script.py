@@ -253,3 +253,4 @@ def test_a_template_has_no_secret_and_holes_for_what_a_node_knows() -> None:
         f'{{"fill": "{name}"}}' in argv for name in ("workers", "master_addr", "master_port", "node_rank")
     )
     assert "restart" not in spec and "roster" not in spec
+    assert "nodes" not in spec and "node_ports" not in spec  # names of nodes that are none
