@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversations import SHARED_TESTS, start, verbs  # noqa: F401 - a fixture that every test here uses by itself
+from conversations import Conversations, start, verbs  # noqa: F401 - a fixture that every test here uses by itself
 from servers import PATIENT, Client, Server, closed_port, make_key
 from waiting import HANG, wait_until
 
@@ -36,7 +36,10 @@ from clusterctl.errors import (
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
 
-globals().update(SHARED_TESTS)  # over our `connection` with the same outcome as over paramiko
+
+class TestOverSsh(Conversations):
+    """Over a master of the user's ssh, with the same outcome."""
+
 
 # Logs in, says so, and waits to be killed.
 HOLDER = """

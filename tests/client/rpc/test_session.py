@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversations import SHARED_TESTS, start, stop_server_side, verbs  # noqa: F401 - a fixture that every test here uses by itself
+from conversations import Conversations, start, stop_server_side, verbs  # noqa: F401 - a fixture that every test here uses by itself
 from counting import count_calls
 from servers import Client, Server
 from waiting import HANG, wait_until
@@ -32,7 +32,9 @@ from clusterctl.errors import (
 )
 from clusterctl.protocol.untrusted import Untrusted
 
-globals().update(SHARED_TESTS)  # over our `connection`
+
+class TestOverParamiko(Conversations):
+    """Over a connection of paramiko."""
 
 
 @pytest.fixture
