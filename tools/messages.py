@@ -227,7 +227,7 @@ def is_compiled() -> bool:
 
 
 def compile_catalogue() -> None:
-    """Write the compiled catalogue, in one step for whoever reads it meanwhile."""
+    """Write the compiled catalogue, in one step, so that a reader never sees half of it."""
     catalogue = read_catalogue()
     catalogue.creation_date = catalogue.revision_date = NO_DATE
     partial = COMPILED.with_suffix(f".{os.getpid()}")

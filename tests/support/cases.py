@@ -102,7 +102,7 @@ def nodes(case: Mapping[str, Any]) -> tuple[Node, ...]:
 
 def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Evaluate a case."""
-    failures = {name: _failure(told) for name, told in case.get("failures", {}).items()}
+    failures = {name: _failure(written) for name, written in case.get("failures", {}).items()}
     facts: dict[str, Facts] = {
         name: parse_facts(raw, sent_at=ASKED, received_at=HEARD)
         for name, raw in answers(case).items()
@@ -110,10 +110,10 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     }
     for name, said in case.get("noise", {}).items():  # what the login shell prints, in one line or more
         facts[name] = with_session_output(facts[name], "", said.encode())
-    told = case.get("here", {})
+    written = case.get("here", {})
     job = Job(**{"name": "j", "file": "job.yaml", "script": "t.py", **case["job"]}) if "job" in case else None
-    code = code_of(told["code"], case.get("nodes", 3)) if "code" in told else None
-    here = LocalFacts(told.get("open_keys", {}), tuple(told.get("beside_script", ())), code)
+    code = code_of(written["code"], case.get("nodes", 3)) if "code" in written else None
+    here = LocalFacts(written.get("open_keys", {}), tuple(written.get("beside_script", ())), code)
     observed = Observations(facts, failures, wire_of(case), deep_of(case), here)
     return evaluate(nodes(case), observed, job, choice_of(case))
 
@@ -126,8 +126,8 @@ def code_of(files: Mapping[str, str], nnodes: int) -> JobCode:
 
 def choice_of(case: Mapping[str, Any]) -> CheckSelection:
     """Give the chosen checks and the waivers of a case: `only`, `skip`, and `waive` as in a file."""
-    told = case.get("waive", [])
-    waivers = [Waiver(**{"nodes": "all", "file": "inventory.yaml", **one}) for one in told]
+    written = case.get("waive", [])
+    waivers = [Waiver(**{"nodes": "all", "file": "inventory.yaml", **one}) for one in written]
     names = [node.name for node in nodes(case)]
     left_out = choose_checks(all_checks(), case.get("only", []), case.get("skip", []))
     return CheckSelection(left_out, resolve_waivers(all_checks(), waivers, names))
@@ -135,16 +135,16 @@ def choice_of(case: Mapping[str, Any]) -> CheckSelection:
 
 def deep_of(case: Mapping[str, Any]) -> DeepCheckResult | None:
     """Give the deep check of a case: what its leader would have written, read as that is read."""
-    told = case.get("deep")
-    if told is None:
+    written = case.get("deep")
+    if written is None:
         return None
     names = tuple(node.name for node in nodes(case))
     trouble = {
-        "trouble": told.get("trouble", ""),
-        "fix": told.get("fix", ""),
-        "at": tuple(told.get("at", ())),
+        "trouble": written.get("trouble", ""),
+        "fix": written.get("fix", ""),
+        "at": tuple(written.get("at", ())),
     }
-    said = [*told.get("rounds", ()), *({"found": told["found"]} for _ in range("found" in told))]
+    said = [*written.get("rounds", ()), *({"found": written["found"]} for _ in range("found" in written))]
     lines = [
         "Some noise",
         LINE_PREFIX + "{",
@@ -156,25 +156,25 @@ def deep_of(case: Mapping[str, Any]) -> DeepCheckResult | None:
 
 def wire_of(case: Mapping[str, Any]) -> MeshResult | None:
     """Give the proof on the wire of a case: all ways are open but for `ways`, by `caller>peer` or `caller>*`."""
-    told = case.get("wire")
-    if told is None:
+    written = case.get("wire")
+    if written is None:
         return None
-    names = tuple(node.name for node in nodes(case) if node.name not in told.get("out", ()))
+    names = tuple(node.name for node in nodes(case) if node.name not in written.get("out", ()))
     calls = plan_neighbours(names)
     ends: list[tuple[str, str, str]] = [
         (caller, peer, MESH) for caller, peers in calls.items() for peer in peers
     ]
     ends += [(name, names[0], MASTER) for name in names[1:]]
-    ways = [_way(told.get("ways", {}), *each) for each in ends]
-    for rail, changes in told.get("rails", {}).items():
+    ways = [_way(written.get("ways", {}), *each) for each in ends]
+    for rail, changes in written.get("rails", {}).items():
         ways += [_way(changes, *each).replace(rail=rail) for each in ends if each[2] == MESH]
     return MeshResult(
         nodes=names,
         paths=tuple(ways),
-        absent=told.get("absent", {}),
+        absent=written.get("absent", {}),
         master_port=20003,
         seconds=0.3,
-        ports_taken=told.get("taken", ""),
+        ports_taken=written.get("taken", ""),
     )
 
 
@@ -200,13 +200,13 @@ def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door:
     return MeshPath(caller=caller, peer=peer, listener=door, **values)
 
 
-def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
-    kind: type[errors.ClusterctlError] = getattr(errors, told["is"])
-    evidence = told.get("evidence", "")
-    if "case" in told:
-        return kind(told["code"], told["case"], evidence=evidence, **told.get("facts", {}))
-    error = kind(told["code"], REPORTED, evidence=evidence, message=told["message"])
-    error.fix = told.get("fix", "")
+def _failure(written: Mapping[str, Any]) -> errors.ClusterctlError:
+    kind: type[errors.ClusterctlError] = getattr(errors, written["is"])
+    evidence = written.get("evidence", "")
+    if "case" in written:
+        return kind(written["code"], written["case"], evidence=evidence, **written.get("facts", {}))
+    error = kind(written["code"], REPORTED, evidence=evidence, message=written["message"])
+    error.fix = written.get("fix", "")
     return error
 
 

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 PLOTS, MEASURED = HERE.parents[1] / "docs" / "inside" / "plots", HERE / "measured"
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 130, 50, 50  # of the frame that holds the curves
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # told apart by all eyes
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinct for all eyes
 GAP = 15  # between the names of two curves
 STYLE = "text{font-family:sans-serif;font-size:13px;fill:#222}.title{font-size:15px;font-weight:bold}"
 
@@ -22,13 +22,13 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 def drawn() -> Iterator[tuple[Path, str]]:
     """Give every plot with its file."""
-    told = json.loads((MEASURED / "scale.json").read_text(encoding="utf-8"))["parts"]
+    reported = json.loads((MEASURED / "scale.json").read_text(encoding="utf-8"))["parts"]
     for name, key, title in (
         ("scale-cpu", "cpu", "This machine's processor time, in seconds"),
         ("scale-memory", "memory", "This machine's memory, in MB"),
         ("scale-threads", "threads", "Threads on this machine"),
     ):
-        found = {part: _points(sizes, key) for part, sizes in told.items() if part != "gang"}
+        found = {part: _points(sizes, key) for part, sizes in reported.items() if part != "gang"}
         yield PLOTS / f"{name}.svg", curves(title, {part: points for part, points in found.items() if points})
     costs = json.loads((MEASURED / "per-node.json").read_text(encoding="utf-8"))
     yield PLOTS / "per-node.svg", bars(costs["title"], costs["ways"])

@@ -397,7 +397,7 @@ class Leader:
         self._worker.participate(number, groups)
         answers = self._gather(number, groups, began)
         results = [merge_answers([answers.get(rank) for rank in ranks], ranks) for ranks in groups]
-        told = tuple(
+        group_results = tuple(
             result.replace(
                 nodes=tuple(nodes),
                 ranks=len(ranks),
@@ -405,7 +405,9 @@ class Leader:
             )
             for nodes, ranks, result in zip(step.groups, groups, results)
         )
-        write_entry(RoundEntry(round=step.kind, seconds=round(time.monotonic() - began, 2), groups=told))
+        write_entry(
+            RoundEntry(round=step.kind, seconds=round(time.monotonic() - began, 2), groups=group_results)
+        )
         return [to_result(result, len(ranks)) for result, ranks in zip(results, groups)]
 
     def _gather(self, number: int, groups: List[List[Rank]], began: float) -> Dict[Rank, RankProgress]:

@@ -90,7 +90,7 @@ def make_template(
     )
     plan = replace(planned, nodes=(first, *planned.nodes[1:]), job=replace(job, restart=None))
     spec = render_spec(plan, first, record)
-    spec.pop("nodes", None)  # nobody knows yet who they are: the tasks fill them in
+    spec.pop("nodes", None)  # not known yet: the tasks fill them in
     spec.pop("node_ports", None)
     spec["time_limit"] = plan_time_limit(job, slurm)
     if job.restart is not None:

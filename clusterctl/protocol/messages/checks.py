@@ -17,7 +17,7 @@ DONE = "done"
 
 
 class MeshPorts(Record):
-    """Where a node listens: ports by rail, and node 0's second one; the addresses are what the client told it."""
+    """Where a node listens: ports by rail, and node 0's second one; the addresses are those that the client sent."""
 
     ports: Mapping[str, int] = named(integer(1, 65535))
     master_port: int | None = integer(1, 65535)

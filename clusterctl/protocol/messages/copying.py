@@ -39,7 +39,7 @@ class ListRequest(_FilesRequest):
     sources: list[list[str]]
     most: int
     hashed: bool
-    shared_home_probe: str  # empty where nobody needs to know which nodes share a home
+    shared_home_probe: str  # empty where it does not matter which nodes share a home
     mark: str
 
 

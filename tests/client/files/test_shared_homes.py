@@ -43,11 +43,11 @@ def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lie", ["gpu02", "", "mark 2 ", "mark", "gpu05"])
 def test_a_node_that_reports_it_shares_anothers_home_stands_alone(lie: str) -> None:
     """It can name the node, and not the mark that this node alone was given; so the other's outputs come too."""
-    told = {"gpu01": NodeListing((), lie, "id")}
-    told |= {
+    listings = {"gpu01": NodeListing((), lie, "id")}
+    listings |= {
         name: listed(first) for name, first in (("gpu02", "gpu02"), ("gpu03", "gpu04"), ("gpu04", "gpu01"))
     }
-    assert group_by_workdir(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
+    assert group_by_workdir(listings, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
 
 
 def test_the_id_of_anothers_directory_gives_no_other_its_name(tmp_path: Path) -> None:

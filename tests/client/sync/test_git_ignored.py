@@ -120,7 +120,7 @@ def test_a_folder_that_its_checkout_ignores_is_sent(tmp_path: Path) -> None:
 
 
 def test_a_repository_in_the_source_has_its_own_rules(tmp_path: Path) -> None:
-    """A submodule, or a clone that no one told git about."""
+    """A submodule, or a clone that git does not know of."""
     plant(
         tmp_path, a_py="", vendor__b_py="", vendor__b_o="", vendor___gitignore="*.o\n", vendor___git__HEAD=""
     )

@@ -55,8 +55,8 @@ def test_a_process_that_dies() -> None:
 def test_a_complaint_stands_before_those_who_only_waited() -> None:
     """Who ran out of time is not blamed while somebody says what is wrong."""
     late = {"error": "Timed out waiting 9000ms", "late": True, "rows": []}
-    told = merge_answers([late, {"error": "CUDA error: out of memory", "late": False, "rows": []}], [0, 1])
-    assert (told.ok, told.rank, told.error) == (False, 1, "CUDA error: out of memory")
+    result = merge_answers([late, {"error": "CUDA error: out of memory", "late": False, "rows": []}], [0, 1])
+    assert (result.ok, result.rank, result.error) == (False, 1, "CUDA error: out of memory")
     silent = merge_answers([None, late], [4, 5])
     assert (silent.rank, silent.error) == (4, "no answer")
 
@@ -64,9 +64,9 @@ def test_a_complaint_stands_before_those_who_only_waited() -> None:
 def test_a_wrong_sum_is_a_failure() -> None:
     """Quick and wrong is not good."""
     good = {"rows": ROWS, "wrong": False, "joined": 0.1}
-    told = merge_answers([good, {**good, "wrong": True}], [0, 1])
-    assert (told.ok, told.rank, told.error) == (False, 1, "got a wrong sum")
-    assert not to_result(told, 2).ok
+    result = merge_answers([good, {**good, "wrong": True}], [0, 1])
+    assert (result.ok, result.rank, result.error) == (False, 1, "got a wrong sum")
+    assert not to_result(result, 2).ok
     assert to_result(merge_answers([good, good], [0, 1]), 2) == (True, 1048576 / 0.002, 0.0002)
 
 

@@ -33,8 +33,8 @@ class Taking:
         asked = {"mesh": "listen", "name": self.name, "addresses": addresses, "token": token}
         self.session.send({**asked, "ports": None, "master": False, **order})
         self.answer = self._hear()
-        told = self.answer.get("listening", {})
-        self.ports: dict[str, int] = {**told.get("ports", {}), "master": told.get("master_port") or 0}
+        reported = self.answer.get("listening", {})
+        self.ports: dict[str, int] = {**reported.get("ports", {}), "master": reported.get("master_port") or 0}
 
     def _hear(self) -> dict[str, Any]:
         frame = self.session.receive()

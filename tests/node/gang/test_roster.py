@@ -71,7 +71,7 @@ def test_the_newest_counts() -> None:
         here.apply(seen_from(view))
 
     assert (here.attempt, here.node_ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
-    assert here.view().lost == {3: "silent"}, "who is lost stays so, whoever knows it"
+    assert here.view().lost == {3: "silent"}, "a lost node stays lost, whichever node reports it"
     assert [entry["reason"] for entry in here.history] == ["gpu"]
 
 

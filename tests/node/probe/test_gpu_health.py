@@ -96,17 +96,17 @@ def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "xml").write_text(XML)
     (tmp_path / "links").write_text(LINKS)
     smi(tmp_path, monkeypatch, f"case $1 in -q) cat {tmp_path}/xml;; nvlink) cat {tmp_path}/links;; esac")
-    told: Any = gpu_health()
-    assert [(one.links, one.links_down) for one in told.devices] == [(2, 1), (1, 0)]
-    assert told.error is None
+    health: Any = gpu_health()
+    assert [(one.links, one.links_down) for one in health.devices] == [(2, 1), (1, 0)]
+    assert health.error is None
 
 
 def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs its own limit, and is named."""
     monkeypatch.setattr(gpu, "XML_LIMIT", 0.3)
     smi(tmp_path, monkeypatch, "sleep 3600")
-    told: Any = gpu_health()
-    assert (told.devices, told.error) == ((), "nvidia-smi -q -x gave no answer within 0.3 s")
+    health: Any = gpu_health()
+    assert (health.devices, health.error) == ((), "nvidia-smi -q -x gave no answer within 0.3 s")
 
 
 def test_reports_of_the_kernel() -> None:

@@ -78,11 +78,11 @@ def test_the_locale_decides_unless_python_is_set() -> None:
     """As a session's variables would; a locale that is not installed is read as C, which is UTF-8."""
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
     code += "from clusterctl.node.probe import system as probe_room; print(probe_room.text())"
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", code, str(ROOT)],
         env={"LANG": "de_DE.ISO-8859-1", "PYTHONUTF8": "1"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "encoding='utf-8'" in told and "LANG=de_DE.ISO-8859-1" in told
+    assert "encoding='utf-8'" in printed and "LANG=de_DE.ISO-8859-1" in printed

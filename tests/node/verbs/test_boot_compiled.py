@@ -56,10 +56,10 @@ def test_it_is_made_once_and_made_again_when_damaged(plain: Path) -> None:
     again = payload.with_byte_code(str(plain))
     made.write_bytes(before[:-1])
 
-    mended = Path(payload.with_byte_code(str(plain)))
+    rebuilt = Path(payload.with_byte_code(str(plain)))
 
     assert again == str(made)
-    assert mended.read_bytes() == before
+    assert rebuilt.read_bytes() == before
 
 
 def test_what_another_start_is_writing_is_not_run(plain: Path) -> None:

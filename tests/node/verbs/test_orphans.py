@@ -58,11 +58,11 @@ def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
             os.kill(pid, number)
     wait_until(lambda: ask(run.workdir, "crash-test")["orphans"], "an orphan")
     (orphan,) = ask(run.workdir, "crash-test")["orphans"]
-    told = {key: orphan[key] for key in ("run", "pid", "known", "launched_by", "job")}
+    kept = {key: orphan[key] for key in ("run", "pid", "known", "launched_by", "job")}
     told_ended = ask(run.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
 
     expected = {"run": run.spec["run"], "pid": worker, "known": True, "launched_by": "alice@laptop"}
-    assert told == {**expected, "job": "job"}
+    assert kept == {**expected, "job": "job"}
     assert "train.py" in orphan["command"]
     assert 0 <= orphan["age"] <= time.monotonic() - began + 1
     assert ([entry["pid"] for entry in told_ended["ended"]], told_ended["left"]) == ([worker], [])
@@ -116,11 +116,11 @@ def test_one_that_ignores_term_is_killed(node: Make, mark: str) -> None:
     try:
         (orphan,) = [one for one in ask(past.workdir, "crash-test")["orphans"] if one["run"] == mark]
         began = time.monotonic()
-        told = ask(past.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
+        kept = ask(past.workdir, "crash-test", [[orphan["pid"], orphan["starttime"]]])
     finally:
         deaf.kill()
         deaf.communicate()
 
-    assert [entry["pid"] for entry in told["ended"]] == [deaf.pid]
+    assert [entry["pid"] for entry in kept["ended"]] == [deaf.pid]
     assert time.monotonic() - began > 4.5
     assert deaf.returncode == -signal.SIGKILL

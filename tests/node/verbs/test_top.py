@@ -41,9 +41,9 @@ def samples(session: Session, count: int) -> list[dict[str, Any]]:
 def answered(session: Session) -> dict[str, Any]:
     """Take the first sample after nvidia-smi has answered."""
     while True:
-        (told,) = samples(session, 1)
-        if not told["gpu_pending"]:
-            return told
+        (reported,) = samples(session, 1)
+        if not reported["gpu_pending"]:
+            return reported
 
 
 def test_samples_of_this_machine() -> None:
@@ -69,9 +69,9 @@ def test_what_the_processors_and_nics_did() -> None:
 def test_simulated_gpus(tmp_path: Path) -> None:
     """The table of a (simulated) nvidia-smi becomes numbers, with None where it knows none."""
     with Session("top", {"interval": 0.2}, env=with_smi(tmp_path, TWO_GPUS)) as session:
-        told = answered(session)
-    assert told["gpu_problem"] is None
-    assert told["gpus"][0] == {
+        reported = answered(session)
+    assert reported["gpu_problem"] is None
+    assert reported["gpus"][0] == {
         "index": 0,
         "name": "NVIDIA H100 80GB HBM3",
         "busy": 97,
@@ -80,17 +80,17 @@ def test_simulated_gpus(tmp_path: Path) -> None:
         "temperature": 61,
         "power": 455.31,
     }
-    assert (told["gpus"][1]["busy"], told["gpus"][1]["power"]) == (None, None)
+    assert (reported["gpus"][1]["busy"], reported["gpus"][1]["power"]) == (None, None)
 
 
 def test_simulated_gpu_that_hangs(tmp_path: Path) -> None:
     """The other gauges go on, and what hangs ends with the client."""
     mark = f"8{os.getpid()}"
     with Session("top", {"interval": 0.2}, env=with_smi(tmp_path, f"sleep {mark} & sleep {mark}")) as session:
-        told = samples(session, 3)
+        reported = samples(session, 3)
         session.hang_up()
         assert session.process.wait(HANG) == 0
-    assert all(one["gpu_pending"] and one["gpus"] == [] for one in told)
+    assert all(one["gpu_pending"] and one["gpus"] == [] for one in reported)
     pgrep = [
         "pgrep",
         "-f",
@@ -104,8 +104,8 @@ def test_simulated_gpu_that_hangs(tmp_path: Path) -> None:
 def test_simulated_gpu_that_fails(tmp_path: Path) -> None:
     """nvidia-smi's own words are passed on."""
     with Session("top", {"interval": 0.2}, env=with_smi(tmp_path, "echo 'GPU is lost'; exit 15")) as session:
-        told = answered(session)
-    assert (told["gpus"], told["gpu_problem"]) == ([], "GPU is lost")
+        reported = answered(session)
+    assert (reported["gpus"], reported["gpu_problem"]) == ([], "GPU is lost")
 
 
 def test_simulated_gpus_of_amd(tmp_path: Path) -> None:
@@ -120,5 +120,10 @@ def test_simulated_gpus_of_amd(tmp_path: Path) -> None:
     }.items():
         (device / name).write_text(f"{text}\n")
     (device / "hwmon" / "hwmon3" / "temp1_input").write_text("54000\n")
-    (told,) = read_amd(str(tmp_path))
-    assert (told.busy, told.memory, told.memory_used, told.temperature) == (88, 65536, 1024, 54)
+    (reported,) = read_amd(str(tmp_path))
+    assert (reported.busy, reported.memory, reported.memory_used, reported.temperature) == (
+        88,
+        65536,
+        1024,
+        54,
+    )

@@ -105,19 +105,19 @@ def test_orders_name_address_port_and_rail() -> None:
     two = MeshPorts(addresses={"": "10.0.0.2", "r": "10.9.0.2"}, ports={"": 5001, "r": 5002})
     three = MeshPorts(addresses={"": "10.0.0.3"}, ports={"": 6001})
     orders = plan_mesh_connections({"a": one, "b": two, "c": three})
-    told = {
+    reported = {
         name: [
             (peer["name"], peer["address"], peer["port"], peer["listener"], peer["rail"]) for peer in peers
         ]
         for name, peers in orders.items()
     }
-    assert told["c"] == [
+    assert reported["c"] == [
         ("a", "10.0.0.1", 4001, "mesh", ""),
         ("b", "10.0.0.2", 5001, "mesh", ""),
         ("a", "10.0.0.1", 20003, "master", ""),
     ]
-    assert ("b", "10.9.0.2", 5002, "mesh", "r") in told["a"]
-    assert ("a", "10.0.0.1", 20003, "master", "") not in told["a"]
+    assert ("b", "10.9.0.2", 5002, "mesh", "r") in reported["a"]
+    assert ("a", "10.0.0.1", 20003, "master", "") not in reported["a"]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_only_what_was_asked_is_believed() -> None:
 def test_who_is_absent_does_not_count() -> None:
     """Calls from and to a node that fell silent say nothing of the way."""
     orders = [{"name": name, "listener": "mesh", "rail": ""} for name in ("b", "c")]
-    told = [{"peer": name, "step": "greet", "error": "nobody answers"} for name in ("b", "c")]
+    reported = [{"peer": name, "step": "greet", "error": "nobody answers"} for name in ("b", "c")]
     wire = MeshResult(
-        nodes=("a", "b", "c"), paths=parse_paths(told, "a", orders), absent={"b": "it did not report"}
+        nodes=("a", "b", "c"), paths=parse_paths(reported, "a", orders), absent={"b": "it did not report"}
     )
     assert [way.ends for way in wire.select_paths("mesh")] == [("a", "c")]
