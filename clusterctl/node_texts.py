@@ -299,7 +299,7 @@ def translate_node_text(text: str) -> str:
 
 
 def describe_system_error(error: BaseException) -> str:
-    """Give the system's reason for an error; of one that has none, its text."""
+    """Return the system's reason for an error; of one that has none, its text."""
     return translate_node_text(getattr(error, "strerror", None) or str(error))
 
 

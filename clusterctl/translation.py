@@ -48,7 +48,7 @@ def language_of(environment: Mapping[str, str]) -> Language:
 
 
 def language() -> Language:
-    """Give the language in use, by default that of the environment."""
+    """Return the language in use, by default that of the environment."""
     if not _chosen:
         _chosen.append(language_of(os.environ))
     return _chosen[0]
@@ -73,7 +73,7 @@ class Translated(str):
 
 
 def english_of(text: str) -> str:
-    """Give the English of a text, which is the text itself where it was never translated."""
+    """Return the English of a text, which is the text itself where it was never translated."""
     return text.english if isinstance(text, Translated) else text
 
 

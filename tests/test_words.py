@@ -213,6 +213,31 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+OPENINGS = (
+    "Give",
+    "Let",
+    "Say",
+    "Tell",
+    "Be",
+    "Who",
+    "Usage",
+)  # the verb is what a function does: Return, Write, Start
+
+
+def openings(module: Module) -> Iterator[str]:
+    """Name the docstrings that begin with a word that does not describe what code does."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    for node in ast.walk(module.tree):
+        text = ast.get_docstring(node) if isinstance(node, kinds) else None
+        if text and text.split(None, 1)[0] in OPENINGS:
+            yield f"{module.path}:{node.body[0].lineno}: {text[:60]}"
+
+
+def test_docstrings_begin_with_what_is_done() -> None:
+    """In the words of the standard library, so that a reader need not translate them."""
+    assert [found for module in modules() for found in openings(module)] == []
+
+
 def test_docstrings_and_comments_are_plain() -> None:
     """A program reports, sends and reads."""
     found = [

@@ -109,7 +109,7 @@ class TranslatedHelp(click.Command):
     """A command whose texts, constants in English, are translated where they are shown."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Give one line for a list of commands; click cuts one that is too long in English."""
+        """Return one line for a list of commands; click cuts one that is too long in English."""
         if self.short_help or not self.help:
             return tr(self.short_help or "")
         first = _paragraphs(self.help)[0]
@@ -212,7 +212,7 @@ class VerbGroup(TranslatedHelp, click.Group):
 
 
 def own_options(command: click.Command, ctx: click.Context) -> list[click.Option]:
-    """Give the options that only this command has."""
+    """Return the options that only this command has."""
     return [
         param
         for param in command.get_params(ctx)

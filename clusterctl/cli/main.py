@@ -211,7 +211,7 @@ def _invoke(argv: Sequence[str] | None, *, as_json: bool) -> int:
 
 
 def _open_streams() -> None:
-    """Give standard streams that are closed to /dev/null, before another file gets their numbers."""
+    """Open closed standard streams on /dev/null, before another file gets their numbers."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest free number is taken
         pass
     os.close(number)
@@ -342,7 +342,7 @@ def _can_show_chinese(stream: TextIO) -> bool:
 
 
 def _translate_click() -> None:
-    """Give click's modules our functions in place of gettext's, which look at LANG only and not in our catalogue.
+    """Set our functions in click's modules in place of gettext's, which look at LANG only and not in our catalogue.
 
     The alternative, LANGUAGE in our own environment and a text domain, would reach every program that we start.
     The texts of `click.decorators` are kept by commands, which outlive a change of language: see `TranslatedHelp`.

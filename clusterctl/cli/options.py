@@ -303,7 +303,7 @@ def _typed() -> tuple[str, ...]:
 
 
 def _command() -> str:
-    """Give what stood before the verb."""
+    """Return what stood before the verb."""
     parent = click.get_current_context().parent
     settings = parent.find_object(Settings) if parent is not None else None
     return (settings or Settings()).command

@@ -86,7 +86,7 @@ def read_storage(session: Session, node: str) -> NodeStorage | None:
 
 
 def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node: str) -> RemovalReport:
-    """Let a node remove parts of runs, and what it can spare."""
+    """Make a node remove parts of runs and what is no longer needed."""
     session.send(
         {
             "remove": {

@@ -39,7 +39,7 @@ class Answers:
 
     @property
     def ranks(self) -> list[RankEvidence]:
-        """Give all ranks, in order; of two nodes that claim the same rank both stay."""
+        """Return all ranks, in order; of two nodes that claim the same rank both stay."""
         return sorted(
             (rank for node in self.nodes.values() for rank in node.ranks),
             key=lambda one: (one.rank, one.node),
@@ -161,7 +161,7 @@ class StallNotice:
         self._found: list[KeptDiagnosis] = []
 
     def poll(self, states: Mapping[str, NodeState | None]) -> list[str]:
-        """Give the lines to show, once for each stall; `states` are the newest of the nodes."""
+        """Return the lines to show, once for each stall; `states` are the newest of the nodes."""
         known = [state for state in states.values() if state is not None and state.live]
         stalled = [state for state in known if state.diagnosed == "stall"]
         if not stalled:

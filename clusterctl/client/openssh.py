@@ -358,7 +358,7 @@ class Masters:
     def _log_in_interactively(
         self, node: Node, sharing: ConnectionSharing, own_socket: str | None, timeouts: Timeouts
     ) -> None:
-        """Let ssh prompt at the terminal, for one node at a time."""
+        """Allow ssh to prompt at the terminal, for one node at a time."""
         with self._prompt_lock:
             self._check_open(node)
             self._check_bastion(node, sharing, timeouts)

@@ -76,7 +76,7 @@ class MeshMember:
 
 
 def run_mesh_test(members: Mapping[str, MeshMember]) -> MeshResult:
-    """Let the nodes connect to each other and return the results. A hanging node costs its limit only.
+    """Make the nodes connect to each other, and return the results. A hanging node costs its limit only.
 
     Releases the sessions; no listener is left when they have ended.
     """

@@ -126,7 +126,7 @@ def gather_facts(
 
 
 def parse_job_number(raw: Untrusted) -> str:
-    """Give a job's number; empty for anything else."""
+    """Return a job's number; empty for anything else."""
     number = raw.text("job")
     return number if JOB_NUMBER.fullmatch(number) else ""
 
@@ -158,7 +158,7 @@ def _send_needed(session: Session, header: Untrusted) -> None:
 
 
 def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueFacts]:
-    """Give how a job waits whenever that changes, until all its nodes have begun or it is over."""
+    """Yield how a job waits whenever that changes, until all its nodes have begun or it is over."""
     request: QueueRequest = {"workdir": login.node.workdir, "do": "queue", "run": run_id, "count": count}
     connection = login.cluster.connection(login.node)
     limits = SessionLimits(SILENCE_LIMIT, REPORT_FRAMES)

@@ -59,7 +59,7 @@ def _wrap(text: str) -> list[str]:
 
 
 def render_error(error: ClusterctlError) -> list[str]:
-    """Give an error's lines, the first of them the message."""
+    """Return an error's lines, the first of them the message."""
     subject = tr("error {code}", code=error.code)
     subject = tr("{subject}: {text}", subject=subject, text=error.node) if error.node else subject
     lines = [tr("{subject}: {text}", subject=subject, text=error.message)]
@@ -71,7 +71,7 @@ def render_error(error: ClusterctlError) -> list[str]:
 
 
 def render_spec_error(error: SpecError) -> list[str]:
-    """Give the lines for a wrong file: every issue with its place, and each fix once."""
+    """Return the lines for a wrong file: every issue with its place, and each fix once."""
     count = len(error.issues)
     files = {issue.location.file for issue in error.issues if issue.location}
     if files:

@@ -88,7 +88,7 @@ def _show_block(names: Sequence[str], answer: CommandOutput, limit: int) -> None
 
 
 def render_ending(ended: CommandEnd) -> str:
-    """Say how a command ended, unless it was with 0: `exit 2`, `SIGKILL`."""
+    """Return how a command ended, unless it was with 0: `exit 2`, `SIGKILL`."""
     if ended.ok:
         return ""
     from clusterctl.protocol.exit_status import signal_name

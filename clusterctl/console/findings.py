@@ -158,7 +158,7 @@ def _list_failed(nodes: Sequence[Node], findings: Sequence[Finding]) -> list[str
 
 
 def summarize(nodes: Sequence[Node], findings: Sequence[Finding]) -> str:
-    """Say in one line whether the nodes are ready, and how many findings there are."""
+    """Return in one line whether the nodes are ready, and how many findings there are."""
     count = Counter(finding.severity for finding in findings if not finding.waived)
     waived = sum(bool(finding.waived) for finding in findings)
     counts = [_count_of(severity, count[severity]) for severity in SEVERITIES if count[severity]]
@@ -336,7 +336,7 @@ def _gpus(facts: Facts) -> str:
 
 
 def _verdict(name: str, findings: Sequence[Finding]) -> str:
-    """Give a node's result as it stands in the JSON."""
+    """Return a node's result as it stands in the JSON."""
     count = _count_severities(name, findings)
     return next(
         (plural(count[severity], severity) for severity in ("error", "warning") if count[severity]), "fit"

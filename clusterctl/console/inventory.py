@@ -79,7 +79,7 @@ def _row(node: Node) -> tuple[str, ...]:
 
 
 def _describe_choice(node: Node) -> str:
-    """Say which NIC will be used where the inventory names none."""
+    """Return which NIC will be used where the inventory names none."""
     return tr("in {network}", network=node.network) if node.network else tr("(with the address)")
 
 

@@ -83,7 +83,7 @@ def _render_wait(node: PendingNode) -> str:
 
 
 def render_plain(progress: PhaseProgress) -> str:
-    """Say in one plain line which nodes are not through."""
+    """Return in one plain line which nodes are not through."""
     shown = [
         tr(
             "{node} ({activity}, {span})",
@@ -358,7 +358,7 @@ class Phases:
 
     @property
     def transferred(self) -> int:
-        """Give the bytes that left or came since the phases began."""
+        """Return the bytes that left or came since the phases began."""
         with self._lock:
             return sum(self._transferred.values())
 
@@ -383,7 +383,7 @@ class Phases:
         self._write_phase(phase, detail)
 
     def announce(self, title: str) -> None:
-        """Say what the phases are for."""
+        """Print what the phases are for."""
         self._title = title
         if self._over is None:
             info(title)
@@ -417,7 +417,7 @@ class Phases:
             display.close()
 
     def snapshot(self) -> PhaseProgress:
-        """Say how far the nodes are."""
+        """Return how far the nodes are."""
         with self._lock:
             now, phase = time.monotonic(), next((phase for phase in TRANSFERS if phase in self._pending), "")
             in_transfer = self._pending.get(phase, {}).keys() - self._failed
@@ -473,7 +473,7 @@ class Phases:
 
 
 def render_setup(is_new_by_node: Mapping[str, bool], sent: int) -> str:
-    """Say on which nodes a setup had to be carried out."""
+    """Return on which nodes a setup had to be carried out."""
     new_on = sorted(name for name, is_new in is_new_by_node.items() if is_new)
     if not new_on:
         return tr("already there")
@@ -481,12 +481,12 @@ def render_setup(is_new_by_node: Mapping[str, bool], sent: int) -> str:
 
 
 def describe_age(seconds: float) -> str:
-    """Say that not all was tested this time, and how long ago it was."""
+    """Return that not all was tested this time, and how long ago it was."""
     return tr("network and GPU health tested {seconds:.0f} s ago; --recheck repeats it", seconds=seconds)
 
 
 def render_upload(files: int, size: int, sent: int) -> str:
-    """Say how much code there is and how much of it had to travel."""
+    """Return how much code there is and how much of it had to travel."""
     return trn(
         "{n} file, {size}; {sent} sent",
         "{n} files, {size}; {sent} sent",

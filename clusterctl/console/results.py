@@ -32,7 +32,7 @@ MOST_PATHS = 10  # paths of one kind that are named
 
 
 def report_pull(name: str, report: DownloadReport, directory: Path, *, complete: bool) -> None:
-    """Say what came from a node, and on stderr what did not and why."""
+    """Print what came from a node, and on stderr what did not and why."""
     if report.is_empty and complete:
         print(sanitize(tr("{node}: no outputs", node=name)), flush=True)
     elif complete or report.files:
@@ -70,7 +70,7 @@ def _render_received(report: DownloadReport) -> str:
 
 
 def report_outside(outside: Mapping[str, OutsideFiles], run_id: str, command: str) -> None:
-    """Say on stderr what a run has left outside the output directory, and was not asked for."""
+    """Print on stderr what a run has left outside the output directory, and was not asked for."""
     for line in render_outside_note(outside, run_id, command):
         _print_stderr(line)
 
@@ -84,7 +84,7 @@ def _escape_newlines(text: str) -> str:
 
 
 def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
-    """Say what nodes have taken, equal lines once, and on stderr what they have kept."""
+    """Print what nodes have taken, equal lines once, and on stderr what they have kept."""
     groups: dict[str, list[str]] = {}
     for (node, path), files in sorted(sent.items(), key=lambda item: item[0]):
         groups.setdefault(_render_sent(path, files), []).append(node)
@@ -103,7 +103,7 @@ def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
 
 
 def report_conflicts(paths: Sequence[str], *, gathered: bool) -> None:
-    """Say on stderr which files nodes have with different content, and that nothing was missing anywhere."""
+    """Print on stderr which files nodes have with different content, and that nothing was missing anywhere."""
     for path in paths[:MOST_PATHS]:
         text = tr("not copied, because its content differs between nodes: {file}", file=path)
         _print_stderr(_escape_newlines(text))

@@ -46,12 +46,12 @@ def uses_color(stream: TextIO) -> bool:
 
 
 def stdout() -> Console:
-    """Give the console for results."""
+    """Return the console for results."""
     return _console(sys.stdout)
 
 
 def stderr() -> Console:
-    """Give the console for everything that is not a result."""
+    """Return the console for everything that is not a result."""
     return _console(sys.stderr)
 
 
@@ -92,7 +92,7 @@ _SYMBOLS = {
 
 
 def symbol(name: str, stream: TextIO) -> str:
-    """Give a check mark and the like, or plain letters where the stream's encoding has none."""
+    """Return a check mark and the like, or plain letters where the stream's encoding has none."""
     mark, plain = _SYMBOLS[name]
     return mark if (stream.encoding or "").lower().replace("-", "").startswith("utf") else plain
 

@@ -99,7 +99,7 @@ class Keys:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._saved)
 
     def read(self) -> str:
-        """Give the keys that were pressed since the last time."""
+        """Return the keys that were pressed since the last time."""
         if self._saved is None or not select.select([sys.stdin.fileno()], [], [], 0)[0]:
             return ""
         return os.read(sys.stdin.fileno(), 64).decode("ascii", "ignore")
@@ -165,7 +165,7 @@ def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float, layou
 def render_top(
     nodes: Sequence[NodeUsage], now: float, silence_limit: float, layout: TopLayout
 ) -> list[Table | Text]:
-    """Give a table with at most about so many rows, a line for each thing that is wrong, and one about all nodes."""
+    """Return a table with at most about so many rows, a line for each thing that is wrong, and one about all nodes."""
     groups = group_alike(nodes, now, silence_limit, layout.max_rows)
     if layout.busiest_first:
         groups = sorted(groups, key=lambda group: -(group[0].history[-1] if group[0].history else -1.0))
@@ -196,7 +196,7 @@ def _render_title(title: str) -> Text:
 
 
 def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> Iterator[Text]:
-    """Say what is wrong, once for all nodes of which it is true."""
+    """Yield what is wrong, once for all nodes of which it is true."""
     names_by_problem: dict[str, list[str]] = {}
     for gauged in nodes:
         problem = _problem_of(gauged, now, silence_limit)
@@ -400,7 +400,7 @@ def _history_headings() -> tuple[str, ...]:
 
 
 def _history_row(history: History) -> list[str]:
-    """Give a node's cells: means of what goes up and down, peaks of what fills up."""
+    """Return a node's cells: means of what goes up and down, peaks of what fills up."""
     if not history.times:
         return [tr("nothing"), *[""] * (len(_history_headings()) - 2)]
     seconds = history.times[-1] - history.times[0] + history.width

@@ -85,7 +85,7 @@ def _mount(source: str, target: str, fstype: str | None, flags: int, data: str |
 
 
 def keep_mounts_private() -> None:
-    """Let no later mount of this namespace be seen outside, nor the reverse."""
+    """Hide later mounts of this namespace from outside, and the reverse."""
     _mount("none", "/", None, _REC | _PRIVATE, None)
 
 

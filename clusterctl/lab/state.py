@@ -119,7 +119,7 @@ def list_lab_directories(state_dir: Path) -> list[Path]:
 
 @contextmanager
 def hold_lock(state_dir: Path) -> Iterator[None]:
-    """Let one process at a time build or remove labs here."""
+    """Allow one process at a time to build or remove labs here."""
     descriptor = os.open(state_dir, os.O_RDONLY | os.O_CLOEXEC)
     try:
         INTERRUPTS.call(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))

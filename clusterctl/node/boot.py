@@ -69,7 +69,7 @@ class BundleImporter(object):
         exec(compile(self.sources[name], module_file(name), "exec"), module.__dict__)
 
     def get_source(self, name):  # type: (str) -> str
-        """Give tracebacks their lines."""
+        """Make tracebacks show their lines."""
         return self.sources[name]
 
 
@@ -148,7 +148,7 @@ def for_many_verbs(module):  # type: (Any) -> Any
         ended, dismissed, closed, verb = False, False, False, None
 
         def next_frame(self):  # type: () -> Any
-            """Let a frame that is not the verb's be its end, as if the client had left."""
+            """Treat a frame that is not the verb's as its end, as if the client had left."""
             frame = None if self.dismissed else module.Stream.next_frame(self)
             if frame is None or not ("dismiss" in frame[0] or "verb" in frame[0]):
                 return frame

@@ -155,7 +155,7 @@ def _is_own(stored_runs: Iterable[StoredRun], user: Owner) -> bool:
 
 
 def _removal_reason(stored_runs: list[StoredRun], newer: int, policy: RetentionPolicy) -> str | None:
-    """Say why a run's parts may go; empty if they stay, None for a run that was never started."""
+    """Return why a run's parts may go; empty if they stay, None for a run that was never started."""
     states = [stored.state for stored in stored_runs if stored.state]
     if any(state.live for state in states):
         return ""
@@ -167,7 +167,7 @@ def _removal_reason(stored_runs: list[StoredRun], newer: int, policy: RetentionP
 
 
 def _describe_uncertainty(stored_runs: list[StoredRun]) -> str:
-    """Say why it is not certain that a run has ended; empty if all its nodes report that."""
+    """Return why it is not certain that a run has ended; empty if all its nodes report that."""
     states = [stored.state for stored in stored_runs if stored.state]
     nnodes = max((state.nnodes for state in states), default=0)
     if len(states) < nnodes:

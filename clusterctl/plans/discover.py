@@ -126,7 +126,7 @@ def rank_networks(
 
 
 def _slowest_speed(network: IPv4Network, candidates: Mapping[str, Sequence[CandidateAddress]]) -> int:
-    """Give the speed of the slowest NIC in a network, in Mbit/s; 0 where one does not report it."""
+    """Return the speed of the slowest NIC in a network, in Mbit/s; 0 where one does not report it."""
     return min(
         candidate.nic.speed or 0
         for addresses in candidates.values()

@@ -101,14 +101,14 @@ def parse_manual(raw: ManualFile) -> Manual:
 
 
 def list_titles() -> dict[str, str]:
-    """Give every code and what it means in a few words, family by family."""
+    """Return every code and what it means in a few words, family by family."""
     order = {family: position for position, family in enumerate(FAMILIES)}
     codes = sorted(entries(), key=lambda code: (order[family_of(code)], code))
     return {code: short_title(code) for code in codes}
 
 
 def short_title(code: str) -> str:
-    """Give the first clause of a title, without links; all of it where it is what a rank ended with."""
+    """Return the first clause of a title, without links; all of it where it is what a rank ended with."""
     title = _without_markup(tr(find_entry(code).title))
     return title if family_of(code) == "JOB" else FIRST_CLAUSE.split(title)[0]
 
@@ -119,7 +119,7 @@ def _without_markup(text: str) -> str:
 
 
 def find_code(word: str) -> str:
-    """Give the code, or the family, that was meant; an unknown one names the nearest that there is."""
+    """Return the code, or the family, that was meant; an unknown one names the nearest that there is."""
     known = list_titles()
     match = CODE_PATTERN.fullmatch(word.strip())
     family = match[1].upper() if match else ""

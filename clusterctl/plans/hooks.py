@@ -44,7 +44,7 @@ class HooksRecord(TypedDict):
 
 
 def hooks_to_record(hooks: Hooks) -> dict[str, Any]:
-    """Give what is written down."""
+    """Return what is written down."""
     return {"version": VERSION, **asdict(hooks)}
 
 
@@ -70,7 +70,7 @@ def _lists_to_tuples(entry: Mapping[str, Any], *list_keys: str) -> dict[str, Any
 
 
 def render_hooks(on_end: OnEnd | None, notify: Sequence[Notify]) -> list[str]:
-    """Say what would be done, as comments for `launch --dry-run`."""
+    """Return what would be done, as comments for `launch --dry-run`."""
     lines = []
     if on_end is not None:
         command = " ".join(quote_template(make_template(word)) for word in on_end.command)
@@ -91,7 +91,7 @@ def render_hooks(on_end: OnEnd | None, notify: Sequence[Notify]) -> list[str]:
 
 
 def describe_on_end(on_end: OnEnd) -> str:
-    """Say before a launch what the job runs on this machine: another person may have written it."""
+    """Return before a launch what the job runs on this machine: another person may have written it."""
     command = " ".join(quote_template(make_template(word)) for word in on_end.command)
     return tr(
         "will run here when it ends{states}: {command}", states=_render_when(on_end.when), command=command

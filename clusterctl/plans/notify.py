@@ -48,7 +48,7 @@ class WebhookRequest:
 
 
 def name_end(state: str) -> str:
-    """Give the word of `when` for a state; a lost or unknown run has failed."""
+    """Return the word of `when` for a state; a lost or unknown run has failed."""
     return _END_NAMES.get(state, "failed")
 
 
@@ -98,7 +98,7 @@ def _render_next_command(run_end: RunEnd) -> str:
 
 
 def run_end_to_json(run_end: RunEnd) -> dict[str, Any]:
-    """Give what `on_end` reads and a webhook gets."""
+    """Return what `on_end` reads and a webhook gets."""
     return {
         "schema": 1,
         "run": run_end.verdict.run_id,
@@ -120,7 +120,7 @@ def stall_of(hooks: Hooks, run_id: RunId, kept: KeptDiagnosis, nodes: Sequence[s
 
 
 def render_webhook_request(run_end: RunEnd, notify: Notify, secret: str | None, now: float) -> WebhookRequest:
-    """Give what a service is sent; `now` is for the signature, in seconds since 1970."""
+    """Return what a service is sent; `now` is for the signature, in seconds since 1970."""
     message = render_message(run_end)
     if notify.to == "slack":
         return WebhookRequest({"text": _escape_slack(message)})
@@ -147,7 +147,7 @@ def sign_dingtalk(secret: str, milliseconds: int) -> str:
 
 
 def describe_rejection(service: str, status: int, body: str) -> str:
-    """Say why a service rejected a message, or nothing; some do so with the status of success."""
+    """Return why a service rejected a message, or nothing; some do so with the status of success."""
     if 300 <= status < 400:
         return tr("HTTP {status}: redirects are not followed", status=status)
     if not 200 <= status < 300:

@@ -368,7 +368,7 @@ class KeyInstallResult:
 
 
 def render_install(public_key: str) -> str:
-    """Give the script that puts a public key into the account's authorized_keys, once however often it runs."""
+    """Return the script that puts a public key into the account's authorized_keys, once however often it runs."""
     line = public_key.strip()
     return _SCRIPT.format(key=shlex.quote(line), blob=shlex.quote(" ".join(line.split()[:2])), mark=MARK)
 

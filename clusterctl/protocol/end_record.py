@@ -109,7 +109,7 @@ class EndRecord:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Give everything that did not end well, and the ranks that did."""
+        """Return everything that did not end well, and the ranks that did."""
         return tuple(failure for part in self.parts for failure in part.failures)
 
     @property
@@ -129,7 +129,7 @@ class EndRecord:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Give the nodes' training addresses, as far as they are known."""
+        """Return the nodes' training addresses, as far as they are known."""
         return {part.node: part.address for part in self.parts if part.address}
 
 

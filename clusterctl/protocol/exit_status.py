@@ -36,7 +36,7 @@ def render_end(code: int | None, number: int | None) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Give a signal's name, e.g. SIGKILL for 9."""
+    """Return a signal's name, e.g. SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -74,12 +74,12 @@ STALL_TEXT = "no rank made progress for "
 
 
 def describe_stall(seconds: float) -> str:
-    """Say why an attempt is ended in which no rank makes progress."""
+    """Return why an attempt is ended in which no rank makes progress."""
     return STALL_TEXT + describe_duration(round(seconds))
 
 
 def is_stall(reason: str) -> bool:
-    """Tell whether a part's reason is that it was ended because no rank made progress, there or on another node."""
+    """Return whether a part's reason is that it was ended because no rank made progress, there or on another node."""
     return STALL_TEXT in reason[:200]
 
 

@@ -38,7 +38,7 @@ class Symptom:
 
     @property
     def follows(self) -> bool:
-        """Tell whether it only reports what another rank, or the network, has done."""
+        """Return whether it only reports what another rank, or the network, has done."""
         return self.grade in ("waited", "peer")
 
 

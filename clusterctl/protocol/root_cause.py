@@ -109,17 +109,17 @@ class Cause:
 
     @property
     def is_stop(self) -> bool:
-        """Tell whether nothing is known but ranks that we ended."""
+        """Return whether nothing is known but ranks that we ended."""
         return self.weight == STOPPED
 
     @property
     def is_doubtful(self) -> bool:
-        """Tell whether all that is known may only follow from something else."""
+        """Return whether all that is known may only follow from something else."""
         return self.weight >= DOUBTFUL and not self.failure.lost
 
     @property
     def has_left(self) -> bool:
-        """Tell whether it is blamed because it ended while the others still needed it."""
+        """Return whether it is blamed because it ended while the others still needed it."""
         return self.symptom_match is not None and self.symptom_match.symptom == ENDED_EARLY
 
 
@@ -180,7 +180,7 @@ def find_cause(
 
 
 def _chose_its_code(failure: Failure) -> bool:
-    """Tell whether a rank ended with a code that no signal explains: it may have failed when the stop was under way."""
+    """Return whether no signal explains a rank's exit code: it may have failed when the stop was under way."""
     return failure.rank is not None and failure.signal is None and failure.exit != TERMINATED
 
 
@@ -279,7 +279,7 @@ def _message_of(failure: Failure) -> str:
 
 
 def is_consequence(failure: Failure) -> bool:
-    """Tell whether the last words only report that another rank went away or did not come."""
+    """Return whether the last words only report that another rank went away or did not come."""
     return _grade(find_symptom(failure), failure) in (WAITED, PEER_GONE)
 
 
@@ -327,14 +327,14 @@ def _ended_well(failure: Failure) -> bool:
 
 
 def _was_stopped(failure: Failure, stopped_at: float | None) -> bool:
-    """Tell whether a rank ended after its node had the order to end the run."""
+    """Return whether a rank ended after its node had the order to end the run."""
     if failure.after_stop is not None:
         return failure.after_stop
     return stopped_at is not None and failure.time >= stopped_at - CLOCK_SLACK
 
 
 def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
-    """Tell whether our own TERM, or the KILL that follows it after the grace, ended the process (or torchrun)."""
+    """Return whether our own TERM, or the KILL that follows it after the grace, ended the process (or torchrun)."""
     if stopped_at is None:
         return False
     after = failure.time - stopped_at
@@ -345,12 +345,12 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
 
 
 def _left_when_asked(failure: Failure) -> bool:
-    """Tell whether a rank handles SIGTERM: it saves what it has, says nothing, and leaves with a code of its own."""
+    """Return whether a rank handles SIGTERM: it saves what it has, says nothing, and leaves with a code of its own."""
     return bool(failure.after_stop) and failure.rank is not None and failure.signal is None
 
 
 def _is_torchruns_stop(failure: Failure, first_ends: Mapping[str, float]) -> bool:
-    """Tell whether torchrun ended this rank because another one of the same node had failed before."""
+    """Return whether torchrun ended this rank because another one of the same node had failed before."""
     if failure.signal != signal.SIGTERM and not _ended_well(failure):
         return False
     latest = failure.time + (0.0 if failure.signal is None else CLOCK_SLACK)
@@ -358,7 +358,7 @@ def _is_torchruns_stop(failure: Failure, first_ends: Mapping[str, float]) -> boo
 
 
 def _ended_with_agent(failure: Failure, agent_ends: Mapping[str, float]) -> bool:
-    """Tell whether a rank was killed because nothing looked after it any more."""
+    """Return whether a rank was killed because nothing looked after it any more."""
     by_kill = failure.rank is not None and failure.signal in KILLS
     return by_kill and agent_ends.get(failure.node, float("inf")) <= failure.time + CLOCK_SLACK
 
@@ -388,14 +388,14 @@ def _last_sign(lost: _Weighted) -> float:
 
 
 def _was_raised_before(failure: Failure, moment: float | None) -> bool:
-    """Tell whether an exception was certainly written before; one that the rank survived may be any time's."""
+    """Return whether an exception was certainly written before; one that the rank survived may be any time's."""
     if moment is None or not failure.raised_at or failure.survived:
         return False
     return failure.raised_at < moment
 
 
 def _has_same_message(one: _Weighted, other: _Weighted) -> bool:
-    """Tell whether both say that the same node is lost."""
+    """Return whether both say that the same node is lost."""
     return one.failure.lost and other.failure.lost and one.failure.node == other.failure.node
 
 

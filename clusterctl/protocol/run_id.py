@@ -28,6 +28,6 @@ def parse_job_name(text: object) -> str:
 
 
 def job_name_of(run_id: RunId) -> str:
-    """Give the name of the job that a run belongs to."""
+    """Return the name of the job that a run belongs to."""
     match = _RUN_ID.fullmatch(run_id)
     return match[1] if match else ""

@@ -104,12 +104,12 @@ def part_name(slot: int, node: str) -> str:
 
 
 def short_id(run_id: str) -> str:
-    """Give the hex digits at the end of a run id, by which a person may name the run."""
+    """Return the hex digits at the end of a run id, by which a person may name the run."""
     return run_id.rpartition("-")[2]
 
 
 def is_meant(run_id: str, text: str) -> bool:
-    """Tell whether a text names a run: the beginning of its id, or its short id."""
+    """Return whether a text names a run: the beginning of its id, or its short id."""
     return run_id.startswith(text) or short_id(run_id) == text
 
 
@@ -134,5 +134,5 @@ def torchrun_log(attempt: int) -> str:
 
 
 def is_pulled_log(name: str) -> bool:
-    """Tell whether an entry of a run's directory is a log that `pull` brings home, or holds such logs."""
+    """Return whether an entry of a run's directory is a log that `pull` brings home, or holds such logs."""
     return name in _PULLED or name.startswith(ATTEMPT)

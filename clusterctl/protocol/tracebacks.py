@@ -185,7 +185,7 @@ class StderrParser:
 
 
 def final_exception(stderr: str) -> str:
-    """Give the exception with whose message a text of stderr ends; empty if anything follows it, or there is none."""
+    """Return the exception with whose message a text of stderr ends; empty if anything follows it, or there is none."""
     lines = stderr.rstrip().splitlines()
     parser = StderrParser()
     for number, line in enumerate(lines, 1):

@@ -126,28 +126,28 @@ class Untrusted:
         return key in self._values and self._values[key] is None
 
     def text(self, key: str, longest: int = LONGEST_TEXT) -> str:
-        """Give a text, shortened, that can be encoded as UTF-8; empty if there is none."""
+        """Return a text, shortened, that can be encoded as UTF-8; empty if there is none."""
         return bounded_text(self._values.get(key), longest)
 
     def one_of(self, key: str, allowed: tuple[Word, ...]) -> Word | Literal[""]:
-        """Give a text if it is one of these words, else the empty text."""
+        """Return a text if it is one of these words, else the empty text."""
         value = self._values.get(key)
         return value if isinstance(value, str) and value in allowed else ""
 
     def integer(self, key: str, least: int = -LARGEST, most: int = LARGEST) -> int | None:
-        """Give a whole number between two bounds, both included; None if there is none."""
+        """Return a whole number between two bounds, both included; None if there is none."""
         return bounded_integer(self._values.get(key), least, most)
 
     def count(self, key: str, most: int = LARGEST) -> int:
-        """Give a whole number from 0 on; 0 if there is none."""
+        """Return a whole number from 0 on; 0 if there is none."""
         return self.integer(key, 0, most) or 0
 
     def number(self, key: str, least: float = -1e300, most: float = 1e300) -> float | None:
-        """Give a finite number between two bounds, both included; None if there is none."""
+        """Return a finite number between two bounds, both included; None if there is none."""
         return finite_number(self._values.get(key), least, most)
 
     def moment(self, key: str) -> float | None:
-        """Give a time in seconds since 1970; None if there is none that a clock could show."""
+        """Return a time in seconds since 1970; None if there is none that a clock could show."""
         return self.number(key, 0.0, LATEST)
 
     def flag(self, key: str) -> bool:
@@ -155,12 +155,12 @@ class Untrusted:
         return self._values.get(key) is True
 
     def choice(self, key: str) -> bool | None:
-        """Give true or false; None if it is neither."""
+        """Return true or false; None if it is neither."""
         value = self._values.get(key)
         return value if isinstance(value, bool) else None
 
     def record(self, key: str) -> Untrusted:
-        """Give an object; an empty one if there is none."""
+        """Return an object; an empty one if there is none."""
         return Untrusted(self._values.get(key))
 
     def has_record(self, key: str) -> bool:
@@ -168,49 +168,49 @@ class Untrusted:
         return isinstance(self._values.get(key), dict)
 
     def records(self, key: str, most: int) -> tuple[Untrusted, ...]:
-        """Give the objects of a list, at most so many; what else it holds is left out."""
+        """Return the objects of a list, at most so many; what else it holds is left out."""
         return tuple(Untrusted(entry) for entry in self._list(key)[:most] if isinstance(entry, dict))
 
     def texts(self, key: str, most: int, longest: int = LONGEST_TEXT) -> tuple[str, ...]:
-        """Give the texts of a list, at most so many; what else it holds is left out."""
+        """Return the texts of a list, at most so many; what else it holds is left out."""
         return tuple(
             bounded_text(entry, longest) for entry in self._list(key)[:most] if isinstance(entry, str)
         )
 
     def integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> tuple[int, ...]:
-        """Give the whole numbers of a list, at most so many; empty if one of them is none."""
+        """Return the whole numbers of a list, at most so many; empty if one of them is none."""
         numbers = [bounded_integer(entry, least, largest) for entry in self._list(key)[:most]]
         return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
 
     def rows(self, key: str, most: int) -> tuple[Row, ...]:
-        """Give the lists within a list, at most so many; what else it holds is left out."""
+        """Return the lists within a list, at most so many; what else it holds is left out."""
         return tuple(Row(entry) for entry in self._list(key)[:most] if isinstance(entry, list))
 
     def named_records(self, key: str, most: int) -> dict[str, Untrusted]:
-        """Give the objects of an object by their names, at most so many; other values are left out."""
+        """Return the objects of an object by their names, at most so many; other values are left out."""
         return {
             bounded_text(name, LONGEST_TEXT): Untrusted(entry) for name, entry in self._pairs(key, most, dict)
         }
 
     def numbered_records(self, key: str, most: int) -> list[tuple[int, Untrusted]]:
-        """Give the objects of an object whose names are whole numbers below 10^9, at most so many."""
+        """Return the objects of an object whose names are whole numbers below 10^9, at most so many."""
         return [
             (int(name), Untrusted(entry)) for name, entry in self._pairs(key, most, dict) if _is_index(name)
         ]
 
     def indices(self, key: str, most: int) -> tuple[int, ...]:
-        """Give the names of an object that are whole numbers below 10^9, at most so many, in order."""
+        """Return the names of an object that are whole numbers below 10^9, at most so many, in order."""
         return tuple(sorted(int(name) for name in self.names(key, most) if _is_index(name)))
 
     def named_integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> dict[str, int]:
-        """Give the whole numbers of an object by their names, at most so many; other values are left out."""
+        """Return the whole numbers of an object by their names, at most so many; other values are left out."""
         pairs = (
             (name, bounded_integer(number, least, largest)) for name, number in self._pairs(key, most, int)
         )
         return {bounded_text(name, LONGEST_TEXT): number for name, number in pairs if number is not None}
 
     def names(self, key: str, most: int) -> tuple[str, ...]:
-        """Give the keys of an object, at most so many."""
+        """Return the keys of an object, at most so many."""
         value = self._values.get(key)
         return (
             tuple(bounded_text(name, LONGEST_TEXT) for name in list(value)[:most])
@@ -231,7 +231,7 @@ class Untrusted:
         return dict(self._values)
 
     def unread(self, key: str) -> Any:
-        """Give a value as it came, for a reader that bounds it itself; a test holds the list of them."""
+        """Return a value as it came, for a reader that bounds it itself; a test holds the list of them."""
         return self._values.get(key)
 
     def _list(self, key: str) -> list[Any]:
@@ -256,20 +256,20 @@ class Row:
         return len(self._values)
 
     def text(self, index: int, longest: int = LONGEST_TEXT) -> str:
-        """Give a text, shortened; empty if there is none."""
+        """Return a text, shortened; empty if there is none."""
         return bounded_text(self._at(index), longest)
 
     def name(self, index: int, longest: int) -> str | None:
-        """Give a file's name as it is, with odd bytes as U+DC80 to U+DCFF; None if there is none or it is too long."""
+        """Return a file's name as is, with odd bytes as U+DC80 to U+DCFF; None if there is none or it is too long."""
         value = self._at(index)
         return value if isinstance(value, str) and len(value) <= longest else None
 
     def integer(self, index: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
-        """Give a whole number between two bounds; None if there is none."""
+        """Return a whole number between two bounds; None if there is none."""
         return bounded_integer(self._at(index), least, most)
 
     def number(self, index: int, least: float = -1e300, most: float = 1e300) -> float | None:
-        """Give a finite number between two bounds; None if there is none."""
+        """Return a finite number between two bounds; None if there is none."""
         return finite_number(self._at(index), least, most)
 
     def flag(self, index: int) -> bool:
@@ -277,7 +277,7 @@ class Row:
         return self._at(index) is True
 
     def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
-        """Give whole numbers, at most so many; empty if one of them is none."""
+        """Return whole numbers, at most so many; empty if one of them is none."""
         numbers = [bounded_integer(entry, least, largest) for entry in self._values[:most]]
         return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
 
@@ -295,12 +295,12 @@ def _is_index(name: str) -> bool:
 
 
 def bounded_integer(value: Any, least: int, most: int) -> int | None:
-    """Give a whole number between two bounds, both included; None for anything else, true and false included."""
+    """Return a whole number between two bounds, both included; None for anything else, true and false included."""
     valid = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
     return value if valid else None
 
 
 def finite_number(value: Any, least: float, most: float) -> float | None:
-    """Give a number between two bounds, both included; None for anything else, true and false included."""
+    """Return a number between two bounds, both included; None for anything else, true and false included."""
     valid = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
     return float(value) if valid else None

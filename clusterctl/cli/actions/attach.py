@@ -217,7 +217,7 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
 
 
 def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
-    """Say what one has attached to, and what one's presence means for it."""
+    """Print which run is attached to, and what an attached client changes for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
     facts = {"run": run_id, "state": name_state(run_id, parts), "launch": describe_launch(parts)}
     if attempt > 1:
@@ -255,7 +255,7 @@ def open_logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
 
 
 def _start_time(parts: Parts) -> float:
-    """Give when the run began, for the time that it took: one that has ended took no longer than until then."""
+    """Return when the run began, for the time that it took: one that has ended took no longer than until then."""
     if is_live(parts):
         return submitted_at(parts)
     ended = max(part.since for part in parts.values() if part)

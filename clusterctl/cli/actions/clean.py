@@ -283,7 +283,7 @@ class Clean:
 
     @property
     def _is_interactive(self) -> bool:
-        """Tell whether a user at a terminal has seen what would be removed."""
+        """Return whether a user at a terminal has seen what would be removed."""
         return not self._options.yes and not self._options.as_json and sys.stdin.isatty()
 
     def _keep_stranded(self, cleanup: CleanupPlan) -> CleanupPlan:

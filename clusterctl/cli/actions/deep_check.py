@@ -200,7 +200,7 @@ def conclude(
 
 
 def _output_dir(run_id: str, member: Member) -> str:
-    """Give an output directory that goes with the run."""
+    """Return an output directory that goes with the run."""
     part = part_name(member.slot, member.name)
     return WorkdirPaths(member.node.workdir).run(run_id, part, "outputs")
 

@@ -24,7 +24,7 @@ _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
 
 
 def build_argv(command: Sequence[str]) -> list[str]:
-    """Give the argument vector: several words as they are, a single one that is no plain word to sh."""
+    """Return the argument vector: several words as they are, a single one that is no plain word to sh."""
     if len(command) == 1 and not _PLAIN_WORD.fullmatch(command[0]):
         return ["/bin/sh", "-c", command[0]]
     return list(command)
@@ -94,7 +94,7 @@ def _run(c: Any, node: Node, argv: Sequence[str], printer: LinePrinter | None) -
 
 
 def exit_code(answers: Collection[CommandOutput], failed: int) -> int:
-    """Give 4 when no node was reached, 1 when the command failed on one, 5 when a node was not reached, else 0."""
+    """Return 4 when no node was reached, 1 when the command failed on one, 5 when a node was not reached, else 0."""
     if not answers:
         return 4
     if not all(answer.end.ok for answer in answers):

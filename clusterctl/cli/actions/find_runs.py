@@ -49,7 +49,7 @@ class FoundRuns:
         return list(dict.fromkeys([*(node.name for node in self.nodes), *of_runs]))
 
     def nodes_of(self, run_id: RunId) -> list[Node]:
-        """Give the nodes that have a part of a run, as the verbs reach them."""
+        """Return the nodes that have a part of a run, as the verbs reach them."""
         parts = self.runs.get(run_id, {})
         login = slurm_login(self.nodes)
         if login is None:
@@ -79,7 +79,7 @@ MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it
 
 
 def slurm_login(nodes: Sequence[Node]) -> Node | None:
-    """Give the login node, if the inventory is that of a Slurm cluster."""
+    """Return the login node, if the inventory is that of a Slurm cluster."""
     return nodes[0] if nodes and nodes[0].allocation is not None else None
 
 
@@ -105,7 +105,7 @@ def with_live_nodes(inventory: Inventory) -> Inventory:
 
 
 def slurm_nodes(login: Node, names: Sequence[str], job: str) -> list[Node]:
-    """Give the nodes of a Slurm job: each is reached over the login node, some on one connection."""
+    """Return the nodes of a Slurm job: each is reached over the login node, some on one connection."""
     connections = [
         login.name if index < MOST_SESSIONS else f"{login.name}/{index // MOST_SESSIONS}"
         for index in range(len(names))

@@ -138,7 +138,7 @@ class LaunchBase(ABC):
             info(make_visible(describe_on_end(self._job.on_end)))
 
     def _record(self) -> LaunchRecord:
-        """Say who launches, when, and in which cluster."""
+        """Return who launches, when, and in which cluster."""
         return {"cluster": self._inventory.cluster, **launch_record(), "submitted": time.time()}
 
     def _detach(self, run_id: RunId) -> int:
@@ -277,7 +277,7 @@ class Launch(LaunchBase):
         return ready
 
     def _setup_for(self, node: NodePlan) -> LaunchRecord:
-        """Give a node's part of the setup, if the job has one."""
+        """Return a node's part of the setup, if the job has one."""
         setup_files = self._setup_files
         return (
             {"setup": setup_to_spec(setup_files.plan, setup_files.scan.manifest, node.activate)}
@@ -294,7 +294,7 @@ class Launch(LaunchBase):
         return SetupUpload(TreeUpload(scan, None, distribution, phases.add_expected, phases.add_taken), limit)
 
     def _details(self, scan: ScanResult, setup_upload: SetupUpload | None) -> dict[str, Detail]:
-        """Give what is shown of each phase when all nodes have completed it."""
+        """Return what is shown of each phase when all nodes have completed it."""
         files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
@@ -377,7 +377,7 @@ class Launch(LaunchBase):
 
 
 def render_title(plan: LaunchPlan, cluster: str) -> str:
-    """Say which run it is, and how large: `run digits-...: 3 nodes x 1 = 3 ranks on lab-a`."""
+    """Return which run it is, and how large: `run digits-...: 3 nodes x 1 = 3 ranks on lab-a`."""
     counts = {node.nproc_per_node for node in plan.nodes}
     facts = {"run": plan.run_id, "ranks": plan.world_size, "cluster": cluster}
     spares = fold_names([node.name for node in plan.spares])

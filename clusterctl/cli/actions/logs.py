@@ -62,12 +62,12 @@ class LogQuery:
 
     @property
     def ordered(self) -> bool:
-        """Tell whether what was written comes in the order of time, of all nodes."""
+        """Return whether what was written comes in the order of time, of all nodes."""
         return not self.follow and (self.show_times or self.since is not None)
 
     @property
     def needs_times(self) -> bool:
-        """Tell whether the times of lines are needed, to print them or to sort by them."""
+        """Return whether the times of lines are needed, to print them or to sort by them."""
         return self.show_times or self.since is not None or self.as_json
 
     @property
@@ -76,7 +76,7 @@ class LogQuery:
         return replace(self, follow=False)
 
     def request(self) -> FollowChoice:
-        """Give the question that a node answers."""
+        """Return the question that a node answers."""
         logs: LogChoice = {
             "ranks": list(self.ranks) if self.ranks is not None else None,
             "streams": [self.stream] if self.stream else ["stdout", "stderr"],
@@ -216,7 +216,7 @@ def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery, 
 def _no_such_rank(
     run_id: str, names: Collection[str], parts: Parts, query: LogQuery, command: str
 ) -> UsageError:
-    """Say which ranks the chosen nodes have, and where the requested ones are; `names` are the chosen nodes."""
+    """Return which ranks the chosen nodes have, and where the requested ones are; `names` are the chosen nodes."""
     requested = query.ranks or ()
     ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(query.attempt))}
     lines = [_describe_ranks(name, ranks[name]) for name in names if name in ranks][:MOST_NAMED]
@@ -258,7 +258,7 @@ def _render_ranks(ranks: Collection[int]) -> str:
 
 
 def _holds(part: NodeState | None, query: LogQuery) -> bool:
-    """Tell whether a node has lines that are wanted; one that does not answer now may do so while we follow."""
+    """Return whether a node has lines that are wanted; one that does not answer now may do so while we follow."""
     if part is None:
         return query.follow
     if query.follow and part.live and part.slots:  # another attempt may give it the rank
@@ -380,7 +380,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
 def parse_since(text: str, now: datetime) -> float:
-    """Give the moment in seconds since 1970; `now` is local. A time of day is the last one before now."""
+    """Return the moment in seconds since 1970; `now` is local. A time of day is the last one before now."""
     span = _SPAN.fullmatch(text)
     try:
         if text and span:

@@ -213,7 +213,7 @@ class EndNotifier:
 
 
 def _find_problem(entry: Notify) -> str:
-    """Say why a notification cannot be sent from here, naming variables only."""
+    """Return why a notification cannot be sent from here, naming variables only."""
     from clusterctl.client.local.notify import find_url_problem
 
     for name in filter(None, (entry.url_from, entry.secret_from)):

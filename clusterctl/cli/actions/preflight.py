@@ -72,13 +72,13 @@ class Preflight:
 
     @property
     def offsets(self) -> dict[str, float]:
-        """Give each node's clock minus ours, in seconds."""
+        """Return each node's clock minus ours, in seconds."""
         clocks = {name: facts.clock for name, facts in self.facts.items()}
         return {name: clock.offset for name, clock in clocks.items() if clock and clock.offset is not None}
 
     @property
     def exit_code(self) -> int:
-        """Give 4 when a node could not be reached, 3 when a finding is an error, else 0."""
+        """Return 4 when a node could not be reached, 3 when a finding is an error, else 0."""
         if any(isinstance(error, (ConnectError, ConnectionLost)) for error in self.failures.values()):
             return 4
         unwaived = (finding for finding in self.findings if not finding.waived)
@@ -116,7 +116,7 @@ class Questions:
 
     @property
     def interpreters(self) -> dict[str, Interpreter]:
-        """Give the Python of each node."""
+        """Return the Python of each node."""
         return {node.name: interpreter(node, self.job) for node in self.nodes}
 
     @property
@@ -270,7 +270,7 @@ class _Probes:
             session.release()
 
     def rails(self) -> dict[str, dict[str, str]]:
-        """Give the training addresses of the nodes that can connect to each other, by rail."""
+        """Return the training addresses of the nodes that can connect to each other, by rail."""
         nodes, facts = self._questions.nodes, self.facts
         networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
         return plan_rails(choose_mesh_members(nodes, facts, networks), facts, networks)

@@ -36,7 +36,7 @@ PHASE, STEP = "stop", to_translate("stopping its processes")
 
 
 def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
-    """Give the run that is to be stopped; an error shows those that live."""
+    """Return the run that is to be stopped; an error shows those that live."""
     try:
         return choose_found_run(choose_live_run, runs, run_prefix)
     except UsageError as error:

@@ -152,7 +152,7 @@ def synced_to_json(
 
 
 def exit_code(results: Mapping[str, SyncResult], errors: Sequence[ClusterctlError]) -> int:
-    """Give 0 when all nodes hold the code, 5 when some do, 4 or 1 when none does."""
+    """Return 0 when all nodes hold the code, 5 when some do, 4 or 1 when none does."""
     if not errors:
         return 0
     if results:

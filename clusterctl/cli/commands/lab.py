@@ -237,7 +237,7 @@ def _no_such_lab(name: str, running: Sequence[str]) -> LabError:
 
 
 def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
-    """Say what an interrupted `up` or `down` has left of each lab, and the command that removes it."""
+    """Return what an interrupted `up` or `down` has left of each lab, and the command that removes it."""
     from clusterctl.lab import labs
 
     running = {entry.name for entry in labs.list_running(labs_dir)}

@@ -71,7 +71,7 @@ def _announce_source(job: Job, scan: ScanResult) -> None:
 
 
 def _script_missing(job: Job, scan: ScanResult) -> UsageError:
-    """Say where the job names the script, and which file it may have meant."""
+    """Return where the job names the script, and which file it may have meant."""
     from clusterctl.specs.text import find_nearest
 
     script = str(job.script)
@@ -84,7 +84,7 @@ def _script_missing(job: Job, scan: ScanResult) -> UsageError:
 
 
 def _line_of_script(job: Job) -> str:
-    """Give file and line of the key `script`; the file alone where it has no such line, or `--set` gave the script."""
+    """Return file and line of `script`; the file alone where it has no such line, or `--set` gave the script."""
     with suppress(OSError, UnicodeDecodeError):
         for number, line in enumerate(Path(job.file).read_text(encoding="utf-8").splitlines(), 1):
             if line.startswith("script:") and str(job.script) in line:

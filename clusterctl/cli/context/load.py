@@ -39,7 +39,7 @@ LONGEST_ID = 64
 
 
 def state_dir() -> Path:
-    """Give the user's state directory of clusterctl, made or not; `XDG_STATE_HOME` moves it.
+    """Return the user's state directory of clusterctl, made or not; `XDG_STATE_HOME` moves it.
 
     Raises UsageError if another user could have put files there: hooks that are run, inventories of labs.
     """
@@ -49,21 +49,21 @@ def state_dir() -> Path:
 
 
 def lab_dir() -> Path:
-    """Give the directory that holds all labs of this user; raises UsageError as `state_dir` does."""
+    """Return the directory that holds all labs of this user; raises UsageError as `state_dir` does."""
     folder = state_dir() / "lab"
     _refuse_unsafe(folder)
     return folder
 
 
 def crash_dir() -> Path:
-    """Give the directory for reports of bugs, made or not; raises NotOursError where it is not safe to write."""
+    """Return the directory for reports of bugs, made or not; raises NotOursError where it is not safe to write."""
     folder = _state_path()
     _check(folder)
     return folder / "crashes"
 
 
 def own_id() -> str:
-    """Give the random id of this user on this machine, made at the first use; empty where none can be kept."""
+    """Return the random id of this user on this machine, made at the first use; empty where none can be kept."""
     path = state_dir() / "id"
     with suppress(OSError, UnicodeDecodeError):
         if not path.exists():

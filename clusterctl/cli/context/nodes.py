@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
-    """Give the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
+    """Return the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
     from clusterctl.client.rpc.cluster import Cluster
 
     INTERRUPTS.check()
@@ -84,7 +84,7 @@ def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, 
 
 
 def current_owner() -> Owner:
-    """Give who launches, as `user@host` and the id of this machine's user; recorded in every run."""
+    """Return who launches, as `user@host` and the id of this machine's user; recorded in every run."""
     from clusterctl.plans.runs.selection import Owner
 
     return Owner(_own_name(), own_id())
@@ -99,7 +99,7 @@ def _own_name() -> str:
 
 
 def launch_record() -> LaunchRecord:
-    """Give what the record of a run contains about its launch: by whom, and from which directory."""
+    """Return what the record of a run contains about its launch: by whom, and from which directory."""
     try:
         folder = str(Path.cwd())
     except OSError:  # it was removed
@@ -111,7 +111,7 @@ PARTLY = 5  # exit code of a verb that only reads: not all of it was there
 
 
 def reading_exit_code(answered: int, asked: int) -> int:
-    """Give the exit code of a verb that only reads: 0 all answered, 5 some, 4 none."""
+    """Return the exit code of a verb that only reads: 0 all answered, 5 some, 4 none."""
     if answered == asked:
         return 0
     return PARTLY if answered else 4
@@ -132,7 +132,7 @@ def report_failures(errors: Iterable[ClusterctlError]) -> None:
 
 
 def notice(line: str) -> None:
-    """Say something worth knowing that is no result."""
+    """Print a note that is no result."""
     info(tr("note: {text}", text=line))
 
 

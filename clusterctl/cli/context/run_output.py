@@ -72,7 +72,7 @@ class RunOutput:
                 write_line(line)
 
     def hint(self, verb: str, run_id: str) -> str:
-        """Give a command to paste."""
+        """Return a command to paste."""
         return command_line(verb, short_id(run_id), command=self.command)
 
     def describe_commands(self, run_id: str) -> str:

@@ -197,7 +197,7 @@ def _show_queue(phases: Phases, text: str, shown: str) -> str:
 
 
 def _explain_failure(last: QueueFacts | None, missing: int) -> StartError:
-    """Say why nodes reported nothing: one could not, or the job left the queue."""
+    """Return why nodes reported nothing: one could not, or the job left the queue."""
     if last is not None and last["failure"] is not None:
         return StartError("CC-RUN-031", node=last["failure"]["node"], evidence=last["failure"]["text"])
     reason = last["reason"] if last is not None else ""

@@ -271,7 +271,7 @@ def pause_for_login(login: LoginNode, error: ClusterctlError, since: float, trie
 
 
 def describe_queue(state: QueueFacts) -> str:
-    """Say why a job waits and when Slurm expects it to begin."""
+    """Return why a job waits and when Slurm expects it to begin."""
     if not state["waits"]:
         return tr("Slurm job {number}: starting on {nodes}", number=state["job"], nodes=state["nodes"] or "?")
     if state["start"] is None:
@@ -314,7 +314,7 @@ def stop_and_describe(cluster: Cluster, found: FoundRuns, run_id: RunId) -> list
 
 
 def _begun_nodes(found: FoundRuns, run_id: RunId) -> list[Node]:
-    """Give the nodes that have a part of a run; none while it waits in the queue."""
+    """Return the nodes that have a part of a run; none while it waits in the queue."""
     parts = found.runs.get(run_id, {})
     return [node for node in found.nodes_of(run_id) if (part := parts.get(node.name)) and not part.is_queued]
 

@@ -119,7 +119,7 @@ class DiskBudget:
             raise self._refusal or LocalSystemError("CC-PULL-002", "interrupted")
 
     def close(self, refusal: LocalSystemError | None = None) -> None:
-        """Let no thread continue; without a refusal, wait until those that write have saved their state."""
+        """Stop all threads; without a refusal, wait until those that write have saved their state."""
         with self._changed:
             self._closed, self._refusal = True, self._refusal or refusal
             self._changed.notify_all()

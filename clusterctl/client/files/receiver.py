@@ -217,7 +217,7 @@ class FileReceiver:
             self._report.kept.append(entry.path)
 
     def _install(self, sha256: str) -> bool:
-        """Give the file its name, unless what has that name was changed here while it was on its way."""
+        """Rename the file to its name; False if the file of that name was changed here meanwhile."""
         entry, target = self.request.entry, self._target
         file_stat = target.find(entry.path)
         if (file_stat and stamp_of(file_stat)) != self.request.local_stamp:

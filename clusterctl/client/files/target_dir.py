@@ -135,7 +135,7 @@ class UsersDirectory:
     is_home: bool = False
 
     def find_problem(self, name: str, *, at_top: bool) -> str:
-        """Say why nothing in a directory that was here before gets this name; empty if it may."""
+        """Return why nothing in a directory that was here before gets this name; empty if it may."""
         if not self.is_special(name, at_top=at_top):
             return ""
         if at_top and plain_name(name) == META_FOLDER:
@@ -237,7 +237,7 @@ class TargetDirectory:
             os.unlink(name, dir_fd=self._parts_descriptor)
 
     def install(self, partial: str, entry: ListedEntry, sha256: str) -> None:
-        """Give a file that arrived whole its name, its time and its mode."""
+        """Rename a complete file to its name, and set its time and mode."""
         parts = self._parts_descriptor
         with self._open_parent(entry.path, make=True) as (folder, name):
             if entry.mode is not None:

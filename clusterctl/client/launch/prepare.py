@@ -371,7 +371,7 @@ def start_workers(
     interpreters: Mapping[str, Interpreter],
     ready: Mapping[str, Ready],
 ) -> int:
-    """Let all start, or end the run on every node; gives the master port."""
+    """Start all, or end the run on every node; return the master port."""
     try:
         return send_go(plan, ready)
     except BaseException as error:
@@ -401,7 +401,7 @@ def describe_start_failure(error: BaseException) -> str:
 
 
 def send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
-    """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
+    """Start all: the master first, and the others once its torchrun listens. Return the master port.
 
     Where the job starts its workers itself it is unknown what will listen, or when: all start at once.
     """

@@ -138,7 +138,7 @@ class Channel(Protocol):
         """End whatever waits in this channel, from any thread."""
 
     def close(self) -> None:
-        """Let go: the command sees the end of its stdin."""
+        """Close: the command sees the end of its stdin."""
 
 
 class ParamikoChannel:

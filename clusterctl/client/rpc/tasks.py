@@ -585,7 +585,7 @@ def prepare_shell(c: Connection, node: Node, interpreter: Interpreter, run_id: s
 
 
 def over_login_node(node: Node, verb: VerbName, request: Request) -> tuple[VerbName, Request]:
-    """Give the verb that does the same on the login node of a Slurm cluster, where the node is one of its nodes."""
+    """Return the verb that does the same on the login node of a Slurm cluster, where the node is one of its nodes."""
     if node.allocation is None:
         return verb, request
     return "slurm", cast("Request", {**request, "do": verb})

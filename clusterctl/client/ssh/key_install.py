@@ -280,7 +280,7 @@ class KeyInstaller:
 
 
 def _run_script(connection: Connection, script: str, node: str) -> str:
-    """Let the node's sh read a script, and return its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
+    """Run a script in the node's sh, and return its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
 
     paramiko waits without a limit for the start of a command, and sends as slowly as the server makes room.
     """

@@ -143,7 +143,7 @@ class Distribution:
         self._open_sessions.append(session)
 
     def close(self) -> None:
-        """Let the providers go: they listen no more."""
+        """Stop the providers: they close their listeners."""
         while self._open_sessions:
             with suppress(Exception):
                 self._open_sessions.pop().close()

@@ -32,7 +32,7 @@ TimeMark = tuple[int, float]  # so many bytes had been written by then
 
 
 def interpolate_times(marks: Sequence[TimeMark], offsets: Iterable[int]) -> Iterator[float]:
-    """Give the time of each offset, which come in order; at least one time mark is known."""
+    """Yield the time of each offset, which come in order; at least one time mark is known."""
     index = 0
     for offset in offsets:
         while index < len(marks) - 1 and marks[index][0] < offset:
@@ -73,7 +73,7 @@ class LogLines:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Give where each line begins in the file, in bytes."""
+        """Return where each line begins in the file, in bytes."""
         return self.line_offsets or tuple(accumulate(self.sizes[:-1], initial=self.offset))[: len(self.sizes)]
 
     def cut(self, lines: slice, gone: tuple[int, int] | None) -> LogLines:
@@ -122,7 +122,7 @@ class FollowParser:
         self._line_open: dict[str, set[str]] = {}  # by node, the files of which a line was sent in part
 
     def parse(self, node: str, header: Untrusted, body: bytes) -> Iterator[Update]:
-        """Give the updates of one frame; MalformedError if it is not a frame of `follow`."""
+        """Yield the updates of one frame; MalformedError if it is not a frame of `follow`."""
         if "state" in header:
             state = parse_state(header.record("state"))
             earlier = {attempt.number: attempt.node_rank for attempt in state.attempts}
@@ -293,7 +293,7 @@ class NodeStreams:
         self._streams.reopen(name, error)
 
     def updates(self, wait: float, only: str | None = None) -> Iterator[Update]:
-        """Give what arrives within `wait` seconds; `only` leaves the other nodes unread, so that they wait."""
+        """Yield what arrives within `wait` seconds; `only` leaves the other nodes unread, so that they wait."""
         for update in self._streams.updates(wait, only):
             if not isinstance(update, StreamEnd) and self.broke_at.pop(update.node, None) is not None:
                 self._notice(tr("{node}: reconnected; the output continues", node=update.node))

@@ -49,7 +49,7 @@ class _LineQueue:
             self._entries[number] = replace(entry, line_offsets=entry.offsets), len(times) + bool(entry.gone)
 
     def pop_until(self, until: float, max_bytes: int | None = None) -> Iterator[LogLines]:
-        """Give the lines up to that time, and the oldest of the others while more than `max_bytes` bytes are held."""
+        """Yield the lines up to that time, and the oldest of the others while more than `max_bytes` bytes are held."""
         current: tuple[int, int, int] | None = None  # an entry, and its lines from here to there
         while self._waiting and (
             self._waiting[0][0] <= until or (max_bytes is not None and self.held_bytes > max_bytes)
@@ -97,7 +97,7 @@ class TimeMerger:
         return node if node is not None and self._reached[node] < MAX_TIME else None
 
     def pop_ready(self) -> Iterator[LogLines]:
-        """Give the lines whose turn has come."""
+        """Return the lines whose turn has come."""
         return self._lines.pop_until(min(self._reached.values(), default=MAX_TIME))
 
 
@@ -132,13 +132,13 @@ class ReorderWindow:
         self._arrived.append((now + self._hold, latest))
 
     def pop_ready(self, now: float) -> Iterator[LogLines]:
-        """Give the lines whose turn has come."""
+        """Return the lines whose turn has come."""
         while self._arrived and self._arrived[0][0] <= now:
             self._until = max(self._until, self._arrived.popleft()[1])
         return self._lines.pop_until(self._until, self._max_bytes)
 
     def pop_all(self) -> Iterator[LogLines]:
-        """Give all that still waits."""
+        """Return all that still waits."""
         return self._lines.pop_until(MAX_TIME)
 
 
@@ -168,7 +168,7 @@ class LogReader:
         return self._streams.offsets
 
     def read_by_node(self) -> Iterator[Update]:
-        """Give what the nodes send, of one after the other; a StreamEnd comes for each, at its end."""
+        """Yield what the nodes send, of one after the other; a StreamEnd comes for each, at its end."""
         self._streams.open_all()
         try:
             while self._remaining:
@@ -179,7 +179,7 @@ class LogReader:
             self._streams.close()
 
     def read_by_time(self) -> Iterator[list[LogLines] | ReplacedLog | StreamEnd]:
-        """Give the lines of all nodes, the oldest first, as many at a time as are known to be next."""
+        """Yield the lines of all nodes, the oldest first, as many at a time as are known to be next."""
         merger = TimeMerger(self._remaining)
         self._streams.open_all()
         try:
@@ -254,7 +254,7 @@ class LiveReader:
         self._lost_nodes: set[str] = set()
 
     def updates(self) -> Iterator[Update]:
-        """Give what the nodes send, as it comes; a StreamEnd comes only for a node that is given up."""
+        """Yield what the nodes send, as it comes; a StreamEnd comes only for a node that is given up."""
         for update in self.updates_or_none(0.5):
             if update is not None:
                 yield update

@@ -44,7 +44,7 @@ LOG_EVENTS: tuple[JournalEvent, ...] = ("logs_cut", "logs_unbounded")
 
 
 def describe_log_event(event: Untrusted) -> str:
-    """Say what happens to a node's logs; nothing for an event that is about something else."""
+    """Return what happens to a node's logs; nothing for an event that is about something else."""
     kind, limit = event.one_of("event", LOG_EVENTS), event.integer("limit", 0)
     if not kind or limit is None:
         return ""
@@ -61,7 +61,7 @@ def describe_log_event(event: Untrusted) -> str:
 
 
 def describe_start_event(event: Untrusted) -> str:
-    """Say why a node's workers are not forked, or not from what is warm; nothing for another event."""
+    """Return why a node's workers are not forked, or not from what is warm; nothing for another event."""
     name, reason = read_event_name(event), event.text("text", 300)
     if event.text("method") != "exec":
         return ""
@@ -208,7 +208,7 @@ class RunMonitor:
 
     @property
     def _states(self) -> dict[str, NodeState | None]:
-        """Give the newest state of each node."""
+        """Return the newest state of each node."""
         return {name: report.state for name, report in self._reports.items()}
 
     def _on_connection_notice(self, text: str) -> None:
@@ -217,7 +217,7 @@ class RunMonitor:
             self._notice(text)
 
     def _describe_silence(self, now: float) -> str:
-        """Say which nodes are silent, for how long, and when they count as lost; nothing if all respond."""
+        """Return which nodes are silent, for how long, and when they count as lost; nothing if all respond."""
         silences = {
             name: seconds for name, seconds in self._silences(now).items() if not self._reports[name].done
         }
@@ -235,7 +235,7 @@ class RunMonitor:
         return tr("{nodes}: silent for {seconds:.0f} s; reconnecting", nodes=nodes, seconds=seconds)
 
     def _silences(self, now: float) -> dict[str, float]:
-        """Give the nodes that have missed two beats or more, and for how long they are silent."""
+        """Return the nodes that have missed two beats or more, and for how long they are silent."""
         ages = {name: now - moment for name, moment in self._streams.last_received.items()}
         return {name: age for name, age in ages.items() if age > SHOWN_SILENCE}
 

@@ -99,7 +99,7 @@ class Streams(Generic[T]):
         return bool(self._sessions)
 
     def updates(self, wait: float, only: str | None = None) -> Iterator[T | StreamEnd]:
-        """Give what arrives within `wait` seconds, early when something came.
+        """Yield what arrives within `wait` seconds, early when something came.
 
         A stream that could not be opened ends as one that was cut. `only` leaves other nodes unread, so that they wait.
         """

@@ -173,7 +173,7 @@ _CONNECTIONS: Mapping[
 
 
 def describe_mesh(mesh: MeshResult) -> str:
-    """Say in one line how many connections work and how long a round trip takes."""
+    """Return in one line how many connections work and how long a round trip takes."""
     paths = [path for rail in mesh.rails for path in mesh.select_paths(MESH, rail)]
     if not paths:
         return tr("network: no connection could be tested")
@@ -265,7 +265,7 @@ def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
 
 
 def describe_asked(nodes: Collection[NodeEvidence]) -> str:
-    """Say how many ranks were asked and how long that took."""
+    """Return how many ranks were asked and how long that took."""
     count = sum(len(node.ranks) for node in nodes)
     return trn(
         "queried {n} rank in {seconds:.2f} s; nothing was stopped",
@@ -293,7 +293,7 @@ def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
 
 
 def list_gpu_lines(gpus: Mapping[str, Sequence[GpuUsage]]) -> list[str]:
-    """Say how busy the GPUs of each node are."""
+    """Return how busy the GPUs of each node are."""
     return [
         sanitize(tr("GPUs of {node}: {gpus}", node=name, gpus=tr("; ").join(map(_describe_gpu, node_gpus))))
         for name, node_gpus in list(gpus.items())[:MOST_ROWS]

@@ -147,12 +147,12 @@ def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
 
 
 def run_headings() -> list[str]:
-    """Give the headings of the list, after that of the ids."""
+    """Return the headings of the list, after that of the ids."""
     return [tr("JOB"), tr("STATE"), tr("NODES"), tr("RAN"), tr("STARTED"), tr("BY"), tr("CAUSE")]
 
 
 def _render_cells(row: _Row) -> list[Text]:
-    """Give what is below the headings."""
+    """Return what is below the headings."""
     verbose = is_verbose()
     part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time(), row.offsets)
     return [
@@ -225,7 +225,7 @@ def _describe_life(row: _Row, known: Sequence[NodeState]) -> str:
 
 
 def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
-    """Say of each node which live run it has, and which ranks of it: `a017 r0-3`; the newest if there are several."""
+    """Yield for each node its live run, and which ranks of it: `a017 r0-3`; the newest if there are several."""
     found: dict[str, str] = {}
     for run_id, parts in runs.items():
         for name, part in parts.items():

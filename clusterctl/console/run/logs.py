@@ -206,7 +206,7 @@ class TorchrunFilter:
 
 
 def describe_dropped(dropped: tuple[int, int]) -> str:
-    """Say what is missing in a log that was cut."""
+    """Return what is missing in a log that was cut."""
     from clusterctl.console.progress import render_size
 
     size = render_size(dropped[1] - dropped[0])
@@ -215,7 +215,7 @@ def describe_dropped(dropped: tuple[int, int]) -> str:
 
 
 def label_color(index: int) -> str:
-    """Give the SGR sequence for a rank, or for the place of a node: neighbours never have the same."""
+    """Return the SGR sequence for a rank, or for the place of a node: neighbours never have the same."""
     if os.environ.get("TERM", "") in _EIGHT_COLORS:
         return f"\x1b[{_FEW_COLORS[index % len(_FEW_COLORS)]}m"
     return f"\x1b[38;5;{_COLORS[index % len(_COLORS)]}m"

@@ -98,7 +98,7 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
 
 
 def render_last_lines(node_states: Parts) -> Iterator[str]:
-    """Give the last line of each rank: `gpu02 r3 | step 1200 loss 0.31`; of many ranks those of the first."""
+    """Yield the last line of each rank: `gpu02 r3 | step 1200 loss 0.31`; of many ranks those of the first."""
     with_output = [
         (name, activity)
         for name, node_state in node_states.items()
@@ -263,7 +263,7 @@ def _make_nodes_table(
 
 
 def describe_launch(node_states: Parts) -> str:
-    """Say whose a run is: `launched by ann@laptop 3h ago from /home/ann/digits`."""
+    """Return whose a run is: `launched by ann@laptop 3h ago from /home/ann/digits`."""
     node_state = latest_part(node_states)
     facts = {
         "user": sanitize(node_state.launched_by) or tr("an unknown user"),
@@ -276,7 +276,7 @@ def describe_launch(node_states: Parts) -> str:
 
 
 def describe_run(run_id: str, node_states: Parts, cluster: str) -> list[str]:
-    """Say which run is meant, for a question: its state, age and nodes, the cluster, and where it was launched."""
+    """Return which run is meant, for a question: its state, age and nodes, the cluster, and where it was launched."""
     state, nodes = name_state(RunId(run_id), node_states), render_nodes(node_states)
     return [
         sanitize(

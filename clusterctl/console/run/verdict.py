@@ -92,7 +92,7 @@ def wrap_remarks(lines: Iterable[str], width: int) -> list[str]:
 def render_outside_note(
     outside: Mapping[str, OutsideFiles], run_id: str, command: str, width: int = UNBROKEN
 ) -> list[str]:
-    """Say so of a run that has ended, with the command that downloads them; `command` is how hints begin."""
+    """Return the hint for a run that has ended, with the command that downloads them; hints begin with `command`."""
     if not outside:
         return []
     pull = command_line("pull", short_id(run_id), "--all", command=command)
@@ -132,7 +132,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
 
 
 def render_remarks(verdict: Verdict, command: str) -> list[str]:
-    """Give what else is to be known of an end: what could not be stopped, attempts, warnings, files left behind."""
+    """Return what else is to be known of an end: what could not be stopped, attempts, warnings, files left behind."""
     return [
         *render_suspicion(verdict),
         *render_assembled_note(verdict),
@@ -181,7 +181,7 @@ def _render_end(verdict: Verdict, seconds: float) -> str:
 
 
 def render_hang(kept: KeptDiagnosis, width: int, command: str) -> list[str]:
-    """Give the lines that say where the ranks were before the end."""
+    """Return the lines that say where the ranks were before the end."""
     columns = max(NARROWEST, min(WIDTH, width)) - len(INDENT)
     return [
         f"{INDENT}{line}"
@@ -204,7 +204,7 @@ def _render_hidden(hidden: int, logs: str) -> list[str]:
 
 
 def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH, start: str = "") -> list[str]:
-    """Give the lines that name the root cause and what is known about it; `command` is how hints begin.
+    """Return the lines that name the root cause and what is known about it; `command` is how hints begin.
 
     `start` is what the first line begins with. Explanations are wrapped to `width`; what is to be copied, or was
     written by a rank, is not.
@@ -241,7 +241,7 @@ def _labelled(label: str, text: str) -> str:
 
 
 def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
-    """Say why each attempt before the last one ended: `attempt 1: gpu02 is lost (node_lost)`."""
+    """Return why each attempt before the last one ended: `attempt 1: gpu02 is lost (node_lost)`."""
     return [
         tr(
             "attempt {number}: {text} ({reason})",
@@ -254,7 +254,7 @@ def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
 
 
 def _render_given_up(verdict: Verdict) -> list[str]:
-    """Say why the nodes did not start the run again, where the job wanted that."""
+    """Return why the nodes did not start the run again, where the job wanted that."""
     return (
         [tr(GIVEN_UP[verdict.gave_up_reason])]
         if verdict.gave_up_reason in GIVEN_UP and verdict.state != STOPPED
@@ -263,7 +263,7 @@ def _render_given_up(verdict: Verdict) -> list[str]:
 
 
 def describe_cause(cause: Cause) -> str:
-    """Say in a few words what failed first: `r1 gpu02: CUDA out of memory (tried 20.00 GiB)`."""
+    """Return in a few words what failed first: `r1 gpu02: CUDA out of memory (tried 20.00 GiB)`."""
     failure = cause.failure
     process = failure.node if failure.rank is None else f"r{failure.rank} {failure.node}"
     return tr(
@@ -459,7 +459,7 @@ def render_suspicion(verdict: Verdict) -> list[str]:
 
 
 def render_reasons(verdict: Verdict) -> list[str]:
-    """Say why each part ended as it did, where no cause was found."""
+    """Return why each part ended as it did, where no cause was found."""
     if verdict.state == SUCCEEDED:
         return []
     groups: dict[str, list[str]] = {}
@@ -477,7 +477,7 @@ def render_reasons(verdict: Verdict) -> list[str]:
 
 
 def _render_after(verdict: Verdict) -> list[str]:
-    """Say where the commands of `after` went wrong; they do not change how the run ended."""
+    """Return where the commands of `after` went wrong; they do not change how the run ended."""
     groups: dict[str, list[str]] = {}
     for name, problem in verdict.after_errors.items():
         groups.setdefault(problem, []).append(name)

@@ -56,7 +56,7 @@ class Terminal:
         self._kept = ""
 
     def readline(self) -> str:
-        """Give the next line that is typed; wait for a connection if there is none."""
+        """Return the next line that is typed; wait for a connection if there is none."""
         while True:
             if self._file is None:
                 self._accept()
@@ -140,7 +140,7 @@ def make_debugger(terminal: Terminal, rank: int) -> Any:
 
 
 def install(folder: str, rank: int) -> None:
-    """Let `breakpoint()` of this process wait for `clusterctl debug`."""
+    """Make `breakpoint()` of this process wait for `clusterctl debug`."""
     terminal = Terminal(folder, rank)
     debuggers: list[Any] = []
 

@@ -157,7 +157,7 @@ def _add_bad(report: SearchReport, pairs: Pairs) -> SearchReport:
 
 
 def matchings(nodes: Sequence[NodeRank]) -> Iterator[List[List[NodeRank]]]:
-    """Give rounds of disjoint pairs in which, at the end, everybody has met everybody once."""
+    """Yield rounds of disjoint pairs in which, at the end, everybody has met everybody once."""
     order: List[Any] = [*nodes, *([None] if len(nodes) % 2 else [])]
     for _ in range(len(order) - 1):
         half = len(order) // 2
@@ -194,13 +194,13 @@ def _best(results: Sequence[Result]) -> Result:
 
 
 def _worse(best: Dict[NodeRank, Result], pair: Pair) -> Result:
-    """Give what can be expected between two nodes: what the weaker of them can do."""
+    """Return what can be expected between two nodes: what the weaker of them can do."""
     a, b = best[pair[0]], best[pair[1]]
     return Result(True, min(a.bandwidth, b.bandwidth), max(a.latency, b.latency))
 
 
 def is_slow(result: Result, usual: Result) -> bool:
-    """Tell whether a result is clearly worse than the usual one."""
+    """Return whether a result is clearly worse than the usual one."""
     high_latency = (
         result.latency > usual.latency * LATENCY_FACTOR and result.latency > usual.latency + LATENCY_MARGIN
     )
@@ -340,7 +340,7 @@ class Worker:
             self.store.add("answers/%d" % number, 1)
 
     def limit_for(self, rank_count: int) -> float:
-        """Give a round's limit for a group of so many ranks."""
+        """Return a round's limit for a group of so many ranks."""
         return self.limit if rank_count == self.size else max(3.0, self.limit * SMALL_GROUP_SHARE)
 
     def _run_participant(self, number: int, group_index: int, ranks: List[Rank]) -> RankProgress:
@@ -421,7 +421,7 @@ class Leader:
 
 
 def write_entry(entry: AnyEntry) -> None:
-    """Tell the one who asked."""
+    """Write the answer for the process that asked."""
     print(MARK + json.dumps(to_json(entry)), flush=True)
 
 
@@ -543,7 +543,7 @@ class Bench:
         return bool(torch.equal(data, pattern * (self._group_size * (self._group_size + 1) // 2)))
 
     def time(self, count: int) -> float:
-        """Give the seconds of one all_reduce: the quickest of several, and of all ranks the slowest's."""
+        """Return the seconds of one all_reduce: the quickest of several, and of all ranks the slowest's."""
         data = self._torch.zeros(count, device=self._device)
         first = self._max_over_ranks(self._time_once(data))
         times = [

@@ -57,7 +57,7 @@ LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, LEAST_RTT_OFFSET = 100, 68, 120, 148
 
 
 class Credentials:
-    """Who we are in this check, and the token that only its nodes know."""
+    """The name of this node in the check, and the token that only its nodes know."""
 
     def __init__(self, name: str, token: bytes) -> None:
         self.name = name
@@ -118,7 +118,7 @@ class MeshListener:
         self._listener.open()
 
     def close(self) -> None:
-        """Let nobody in, and let go of all."""
+        """Close the listener and all connections."""
         self._listener.close()
         for line_socket in list(self._trusted):
             line_socket.close()
@@ -193,7 +193,7 @@ class Caller:
         self._caller.connect(target, self._address, (CONNECT_LIMIT, HANDSHAKE_LIMIT))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._caller.line_socket.close()
 
     def _answer(self, listener_nonce: str, own_nonce: str) -> HandshakeAnswer:

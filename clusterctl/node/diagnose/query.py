@@ -145,7 +145,7 @@ class Asked:
         return not self._waits_for_records and not self._waits_for_stack
 
     def describe(self, rundir: str, stacks: List[str], entries: int, now: float) -> RankEvidence:
-        """Give all that is known; equal stacks are kept once."""
+        """Return all that is known; equal stacks are kept once."""
         target, identity = self._target, self._target.identity
         row: RankEvidence = {
             "rank": target.rank,
@@ -196,7 +196,7 @@ def read_ticks(identity: Optional[Identity]) -> Optional[int]:
 
 
 def file_version(path: str) -> object:
-    """Tell one content of a file that is replaced as a whole from another."""
+    """Return the difference between two contents of a file that is always replaced as a whole."""
     found = stat_file(path)
     return None if found is None else (found.st_ino, found.st_mtime_ns)
 
@@ -246,7 +246,7 @@ def condense(recorder: Untrusted, now: float, most: int) -> List[RecordedGroup]:
 
 
 def _condense_entry(entry: Untrusted, now: float) -> List[Any]:
-    """Give number, number among the sends and receives or null, operation, sizes, type, whether it is over, age."""
+    """Return number, number among the sends and receives or null, operation, sizes, type, whether it is over, age."""
     pair = entry.integer("p2p_seq_id", 0) if entry.flag("is_p2p") else None
     done = entry.flag("retired") or entry.text("state") == "completed"
     sizes = str([list(row.integers(8)) for row in entry.rows("input_sizes", 8)])[:200]

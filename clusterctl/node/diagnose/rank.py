@@ -121,7 +121,7 @@ def _write_marker(state: _State, rank: int, stacks: int, thread: int, main: int)
 
 
 def _position(environ: MutableMapping[str, str]) -> tuple[int, int, str]:
-    """Give the local rank, the size of the world, and torchrun's file for errors, which lies beside the logs."""
+    """Return the local rank, the size of the world, and torchrun's file for errors, which lies beside the logs."""
     numbers = [environ.get(name, "") for name in ("LOCAL_RANK", "WORLD_SIZE")]
     local_rank, size = (int(text) if text.isdigit() else 0 for text in numbers)
     file = environ.get("TORCHELASTIC_ERROR_FILE", "")
@@ -174,7 +174,7 @@ def _replace(path: str, content: bytes) -> None:
 
 
 def customize(file: str) -> None:
-    """Be ready, then be gone: the interpreter goes on as without us, with the next sitecustomize if there is one."""
+    """Get ready and remove our traces: the interpreter goes on with the next sitecustomize, if there is one."""
     here = os.path.dirname(os.path.abspath(file))
     install(os.environ)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]

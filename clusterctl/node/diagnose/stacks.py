@@ -87,7 +87,7 @@ class StackRequest:
         self._start = self._size = 0
 
     def find_obstacle(self) -> str:
-        """Give the reason why this process must not be sent the signal; empty if it may."""
+        """Return the reason why this process must not be sent the signal; empty if it may."""
         stat = find_process(self._identity)
         if stat is None or not stat.running:
             return "ended"

@@ -53,7 +53,7 @@ HANDLER_MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.s
 
 
 def find_process_obstacle(mode: str, torch: Any, env: Mapping[str, str]) -> str:
-    """Give the first reason why this process, torch imported, must not be forked."""
+    """Return the first reason why this process, torch imported, must not be forked."""
     checks: List[Callable[[], str]] = [
         lambda: find_untested_version(mode, str(torch.__version__)),
         find_other_interpreter,
@@ -134,7 +134,7 @@ def open_files() -> List[str]:
 
 
 def find_command_obstacle(command: Command, env: Mapping[str, str], imported: FrozenSet[str]) -> str:
-    """Give the first reason why a forked worker could not be what this command starts.
+    """Return the first reason why a forked worker could not be what this command starts.
 
     `env` and `imported` are the variables and the top-level modules of the server.
     """

@@ -107,7 +107,7 @@ def reset_multiprocessing(cwd: str) -> None:
 
 
 def reset_faulthandler() -> None:
-    """Give faulthandler, if PYTHONFAULTHANDLER asks for it, a stack of this process."""
+    """Start faulthandler for this process if PYTHONFAULTHANDLER asks for it."""
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None and faulthandler.is_enabled():
         faulthandler.disable()

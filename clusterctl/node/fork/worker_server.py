@@ -272,7 +272,7 @@ class Starter:
 
 
 def fork_worker(control: socket.socket, command: Command, stdout: int, stderr: int) -> int:
-    """Let the server fork a worker, which becomes a child of this process, and let it run."""
+    """Make the server fork a worker, which becomes a child of this process, and start it."""
     line, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with line, set_adoption():
         for end in (line, control):

@@ -106,7 +106,7 @@ class GangMember(Gang):
         self.role.report(self.state.cleared)
 
     def beat(self) -> None:
-        """Say that we are here, and count silence."""
+        """Send the first message, and start to count silence."""
         self.role.beat()
 
     def leave(self) -> None:

@@ -480,7 +480,7 @@ class Hub(Role[Phase]):
             self._send_go()
 
     def _send_go(self) -> None:
-        """Let rank 0 go, once, when all gates are ready and the pause is over."""
+        """Send GO to rank 0, once, when all gates are ready and the pause is over."""
         current = self.round
         if current.go_sent or not current.expected <= set(current.ready):
             return

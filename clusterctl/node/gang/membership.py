@@ -101,7 +101,7 @@ class GangContext:
         """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
 
     def on_go(self, address: str, port: int) -> None:
-        """Give GO to the attempt."""
+        """Send GO to the attempt."""
 
     def conclude(self, end: RestartsEnd) -> None:
         """End the run: there will be no further attempt."""

@@ -64,7 +64,7 @@ class Outcome(Enum):
 
 
 def judge_error(error: int) -> Outcome:
-    """Tell what the error of a connection, 0 for none, says about the node at its other end."""
+    """Return what the error of a connection, 0 for none, says about the node at its other end."""
     if error in NO_ANSWER:
         return Outcome.SILENT
     return Outcome.ANSWERED if error in FROM_ITS_KERNEL else Outcome.UNKNOWN
@@ -96,7 +96,7 @@ def choose_witnesses(silent_slot: Slot, candidates: Iterable[Slot], slot_count: 
 
 
 def describe_loss(spec: Spec) -> str:
-    """Say why a node is lost before the silence limit."""
+    """Return why a node is lost before the silence limit."""
     return f"it was silent for {LOST_AFTER * beat_interval(spec):g} s, and its node does not answer"
 
 

@@ -40,7 +40,7 @@ class Policy(NamedTuple):
         return min(LONGEST_PAUSE, self.pause * 2.0 ** (restart - 1))
 
     def refuse(self, reason: str, restarts: int) -> Optional[str]:
-        """Say why an attempt that ended for a reason is the last, after so many restarts; None if it need not be."""
+        """Return why an attempt that ended for a reason is the last, after so many restarts; None if it need not be."""
         if reason not in self.on:
             return CODE if reason == CODE else REASON
         return MAX_RESTARTS if restarts >= self.max_restarts else None

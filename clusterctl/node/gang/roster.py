@@ -29,7 +29,7 @@ class Roster:
         self.entries = [entry.copy() for entry in entries]
 
     def _planned_entries(self, spec: Spec) -> List[RosterEntry]:
-        """Give every node its number as its rank; the names of nodes that the spec does not name come with them."""
+        """Return the first roster, each slot as its rank; nodes that the spec does not name add theirs later."""
         names = dict(enumerate(spec.get("nodes") or ()))
         names.update({0: spec["hub"], self.own_slot: spec["node"]})
         return [
@@ -110,13 +110,13 @@ class Roster:
         return self.find_shortage(present, present) is None
 
     def find_shortage(self, present: int, fit: int) -> Optional[str]:
-        """Say why so many agents, of which so many could take part, may not go on; None if they may."""
+        """Return why so many agents, of which so many could take part, may not go on; None if they may."""
         if min(present, fit) < self.nnodes:
             return NODES
         return None if 2 * present > self.slot_count else MAJORITY
 
     def assign(self, fit_slots: Iterable[Slot]) -> bool:
-        """Give every rank to a slot that is fit; one that has a rank keeps it. False if there are not enough."""
+        """Return every rank to a slot that is fit; one that has a rank keeps it. False if there are not enough."""
         candidates = sorted(fit_slots)
         kept = {node_rank: slot for slot, node_rank in self.node_ranks.items() if slot in candidates}
         free = [slot for slot in candidates if slot not in kept.values()]

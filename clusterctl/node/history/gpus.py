@@ -91,7 +91,7 @@ class Nvml:
         return events
 
     def about(self) -> List[Dict[str, object]]:
-        """Give name and memory of each GPU."""
+        """Return name and memory of each GPU."""
         found: List[Dict[str, object]] = []
         for device in self._devices:
             name, memory = ctypes.create_string_buffer(96), Memory()
@@ -146,14 +146,14 @@ class SlowGpus:
         self._sampler.start()
 
     def about(self) -> List[Dict[str, object]]:
-        """Give name and memory of each GPU, as far as they have answered."""
+        """Return name and memory of each GPU, as far as they have answered."""
         return [
             {"name": gpu.name, "memory": float((gpu.memory or 0) * MIB)}
             for gpu in self._sampler.latest().gpus
         ]
 
     def sample(self) -> Dict[Column, float]:
-        """Give the newest answer."""
+        """Return the newest answer."""
         values: Dict[Column, float] = {}
         for gpu in self._sampler.latest().gpus[:MOST_GPUS]:
             used, index = gpu.memory_used, str(gpu.index)
@@ -201,11 +201,11 @@ class NvmlChild:
         self.ended = True
 
     def about(self) -> List[Dict[str, object]]:
-        """Give name and memory of each GPU."""
+        """Return name and memory of each GPU."""
         return self._about
 
     def sample(self) -> Dict[Column, float]:
-        """Give the newest answer, nothing if that is old: then the driver hangs."""
+        """Return the newest answer, nothing if that is old: then the driver hangs."""
         is_fresh = time.monotonic() - self._answered <= FRESH
         values = self._values if is_fresh else []
         return {("gpu", index, quantity): value for index, quantity, value in values}
@@ -235,7 +235,7 @@ class Gpus:
         return self._slow
 
     def about(self) -> List[Dict[str, object]]:
-        """Give name and memory of each GPU."""
+        """Return name and memory of each GPU."""
         about: List[Dict[str, object]] = self._source().about()
         return about
 

@@ -91,7 +91,7 @@ class MachineSampler:
         self._ports = _find_ports()
 
     def about(self) -> Dict[str, object]:
-        """Give what does not change."""
+        """Return what does not change."""
         memory = parse_memory(self._files.read(MEMORY).decode("ascii", "replace"))
         return {"cores": os.cpu_count(), "memory": memory.get("MemTotal")}
 

@@ -60,7 +60,7 @@ class Thinner:
                 self._sums[place] = value
 
     def finish(self) -> Tuple[float, List[float]]:
-        """Give the time and the values of all that was added, and begin again."""
+        """Return the time and the values of all that was added, and begin again."""
         time = self._times / max(1, self.count)
         values = [
             NAN if not seen else total if peak else total / seen
@@ -90,7 +90,7 @@ class RingFile:
         self._written += 1
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         os.close(self._descriptor)
 
 
@@ -122,7 +122,7 @@ class RingSet:
                 file.add(*thinner.finish())
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in self._files:
             file.close()
 
@@ -206,7 +206,7 @@ def _known(about: Untrusted) -> Dict[str, object]:
 
 
 def is_time(value: float) -> bool:
-    """Tell whether a number can be a moment of ours; a slot that was never written holds 0."""
+    """Return whether a number can be a moment of ours; a slot that was never written holds 0."""
     return math.isfinite(value) and 1.0 < value < 1e11
 
 

@@ -71,7 +71,7 @@ class Scalar(NamedTuple):
 
 
 def find_values(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, float]:
-    """Give the numbers of a line by name; the job's own patterns come first, then those that are known."""
+    """Return the numbers of a line by name; the job's own patterns come first, then those that are known."""
     found: Dict[str, float] = {}
     for name, pattern in patterns.items():
         match = pattern.search(line)

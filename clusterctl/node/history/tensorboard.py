@@ -126,7 +126,7 @@ def _values(summary: bytes) -> Iterator[Tuple[str, float]]:
 
 
 def _tensor(content: bytes) -> bytes:
-    """Give the only float of a tensor, as newer writers store a scalar; nothing of another tensor."""
+    """Return the only float of a tensor, as newer writers store a scalar; nothing of another tensor."""
     found = dict(fields(content))
     data = found.get(4, found.get(5))
     return data if found.get(1) == 1 and isinstance(data, bytes) and len(data) == 4 else b""

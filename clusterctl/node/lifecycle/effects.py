@@ -140,7 +140,7 @@ class Effects(ABC):
 
     @abstractmethod
     def start_timer(self, name: str, seconds: float, event: Event) -> None:
-        """Let an event come later; a timer of the same name is replaced."""
+        """Post an event later; a timer of the same name is replaced."""
 
     @abstractmethod
     def cancel_timer(self, name: str) -> None:

@@ -143,12 +143,12 @@ def on_before_done(run: Run) -> None:
 
 
 def on_helper_failed(run: Run, reason: str, facts: StartFailure) -> None:
-    """Give up the start: the environment could not be made, or a command of `before` failed."""
+    """Abandon the start: the environment could not be made, or a command of `before` failed."""
     abort_start(run, "setup_failed", reason, facts)
 
 
 def on_step_failed(run: Run, *, reason: str, text: str, code: str, in_environment: bool) -> None:
-    """Give up the start after the error of one of its steps, and report why there will be no run."""
+    """Abandon the start after the error of one of its steps, and report why there will be no run."""
     facts: StartFailure = {"text": text, "code": code}
     if in_environment:
         facts["environment"] = True
@@ -177,7 +177,7 @@ def report_ready(run: Run) -> None:
 
 
 def on_client_go(run: Run, port: int) -> None:
-    """Give GO to the first attempt; that of a spare, which the gang may have called in already, is for the others."""
+    """Send GO to the first attempt; that of a spare, which the gang may have called in already, is for the others."""
     if not run.attempt.is_first:
         run.effects.send_client("go_received", {})
         run.effects.close_client()
@@ -194,7 +194,7 @@ def on_client_go(run: Run, port: int) -> None:
 
 
 def on_gang_go(run: Run, address: str, port: int) -> None:
-    """Give GO to a later attempt; the master may not be the first node."""
+    """Send GO to a later attempt; the master may not be the first node."""
     run.change(port=port, address=address or run.attempt.address)
     receive_go(run)
 
@@ -340,7 +340,7 @@ def torchrun_failed(run: Run, unseen_failure: str) -> None:
 
 
 def gate_failed(run: Run, text: str, *, in_environment: bool) -> None:
-    """Give up the start: the gate has ended before GO."""
+    """Abandon the start: the gate has ended before GO."""
     observed = run.attempt.observed
     ending = (
         f"{run.attempt.spec['python']} {describe_end(observed.exit, observed.signal)} before it was ready"

@@ -99,7 +99,7 @@ class Log:
         return LogChunk(header, b"", 0.0)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         if self._times is not None:
             self._times.close()
 

@@ -136,7 +136,7 @@ class TimeIndex:
         return [(start, self._interpolate(first, start)), *inner, (end, self._interpolate(last, end))]
 
     def offset_at(self, moment: float) -> int:
-        """Give a place before which everything was written before a moment."""
+        """Return a place before which everything was written before a moment."""
         low, high = 0, self._total
         while low < high:
             middle = (low + high) // 2
@@ -154,7 +154,7 @@ class TimeIndex:
             del self._recent[0]
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -201,7 +201,7 @@ class TimeIndex:
         return self._first_at_least(offset + 1)
 
     def _interpolate(self, index: int, offset: int) -> float:
-        """Give the time of a place that lies between a record and the one before it."""
+        """Return the time of a place that lies between a record and the one before it."""
         if index == 0:
             return self._mark(0)[1]
         if index >= self._total:

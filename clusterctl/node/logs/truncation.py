@@ -59,7 +59,7 @@ def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: 
 
 
 def restore_truncation(log: str, previous: Optional[Truncation]) -> None:
-    """Say again what was true before."""
+    """Restore what was recorded before."""
     if previous is None:
         os.unlink(truncation_path(log))
     else:
@@ -72,14 +72,14 @@ def round_up_to_page(offset: int) -> int:
 
 
 def line_before(descriptor: int, offset: int) -> int:
-    """Give the beginning of the line that a place is in; the place itself in a line without end."""
+    """Return the beginning of the line that a place is in; the place itself in a line without end."""
     start = max(0, offset - LONGEST_SEARCH)
     newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
     return start + newline + 1 if newline >= 0 else offset
 
 
 def line_after(descriptor: int, offset: int) -> int:
-    """Give the beginning of the first line after a place; the place itself in a line without end."""
+    """Return the beginning of the first line after a place; the place itself in a line without end."""
     newline = os.pread(descriptor, LONGEST_SEARCH, offset).find(b"\n")
     return offset + newline + 1 if newline >= 0 else offset
 

@@ -70,7 +70,7 @@ def openers(devices: Tuple[Gpu, ...]) -> Iterator[GpuProcess]:
 
 
 def link_target(path: str) -> str:
-    """Give where a link leads; nothing if it is gone or none."""
+    """Return where a link leads; nothing if it is gone or none."""
     try:
         return os.readlink(path)
     except OSError:
@@ -186,7 +186,7 @@ def _read_gpu(index: int, gpu: Any) -> GpuState:
 
 
 def _slowdown_reasons(gpu: Any) -> Iterator[str]:
-    """Give why the clocks are held down; newer drivers say `event` where older ones say `throttle`."""
+    """Yield why the clocks are held down; newer drivers say `event` where older ones say `throttle`."""
     reasons = []
     for kind in ("event", "throttle"):
         for name, reason in SLOWDOWN_REASONS.items():
@@ -216,7 +216,7 @@ def read_links(text: str) -> Dict[str, Tuple[int, int]]:
 
 
 def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Xid], Optional[str]]:
-    """Give the kernel's reports of GPU errors since the boot, each kind once, and why they cannot be read."""
+    """Return the kernel's reports of GPU errors since the boot, each kind once, and why they cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -264,7 +264,7 @@ def count_xids(records: Iterator[str], now: float) -> List[Xid]:
 
 
 def pci_gpus(root: str = "/sys/bus/pci/devices") -> List[str]:
-    """Give the bus addresses of NVIDIA's GPUs, whether the driver uses them or not."""
+    """Return the bus addresses of NVIDIA's GPUs, whether the driver uses them or not."""
     return [
         os.path.basename(path)
         for path in list_folder(root)

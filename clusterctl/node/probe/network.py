@@ -45,7 +45,7 @@ HEADER, ENTRY, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBI"), str
 
 
 def addresses() -> dict[str, list[Address]]:
-    """Give the addresses by NIC in the kernel's order; a label such as `eth0:1` belongs to `eth0`."""
+    """Return the addresses by NIC in the kernel's order; a label such as `eth0:1` belongs to `eth0`."""
     names = dict(socket.if_nameindex())
     by_nic: dict[str, list[Address]] = {}
     for message in _dump_addresses():
@@ -160,7 +160,7 @@ def _kind(flags: int, hardware: int | None, driver: str | None, on_bus: bool) ->
 
 
 def _speed(folder: str) -> int | None:
-    """Give Mbit/s; virtio reports -1 and some drivers report nothing."""
+    """Return Mbit/s; virtio reports -1 and some drivers report nothing."""
     speed = read_int(folder + "/speed")
     return speed if speed and speed > 0 else None
 
@@ -185,7 +185,7 @@ def _hardware(probe: socket.socket, name: str) -> tuple[int | None, str | None]:
 
 
 def _driver(probe: socket.socket, name: str) -> tuple[str | None, str | None]:
-    """Give driver and bus address as ethtool would; an empty bus address means a virtual NIC."""
+    """Return driver and bus address as ethtool would; an empty bus address means a virtual NIC."""
     answer = array.array("B", struct.pack("=I", ETHTOOL_DRIVER) + bytes(192))
     request = struct.pack("16sP", os.fsencode(name)[:15], answer.buffer_info()[0]) + bytes(16)
     try:
@@ -209,7 +209,7 @@ def _addresses() -> dict[str, list[Address]]:
 
 
 def _addresses_by_ioctl() -> dict[str, list[Address]]:
-    """Give the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
+    """Return the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
     by_nic: dict[str, list[Address]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -245,7 +245,7 @@ def _route(resolved: str | Problem | None, nic_of: dict[str, str], limit: float)
 
 
 def source_towards(address: str) -> str:
-    """Give the source address that the kernel would use; connecting a UDP socket sends no packet."""
+    """Return the source address that the kernel would use; connecting a UDP socket sends no packet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
         return str(probe.getsockname()[0])
@@ -368,7 +368,7 @@ def _port(adapter: str, folder: str) -> InfinibandPort:
 
 
 def _state_name(path: str) -> str | None:
-    """Give ACTIVE of `4: ACTIVE`."""
+    """Return ACTIVE of `4: ACTIVE`."""
     return (read_text(path) or "").partition(":")[2].strip() or None
 
 

@@ -37,7 +37,7 @@ class SmiChild:
         self._ended = False
 
     def run(self, command: List[str], limit: float) -> Tuple[str, Optional[int]]:
-        """Give what it wrote, both streams together, and its exit code; `None` past the limit in seconds."""
+        """Return what it wrote, both streams together, and its exit code; `None` past the limit in seconds."""
         import subprocess  # 9 ms, spent only where there is something to run
 
         child = subprocess.Popen(

@@ -280,7 +280,7 @@ def _nccl() -> Nccl | None:
 
 
 def _other_libraries(library: str) -> Iterator[OtherNccl]:
-    """Give the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
+    """Yield the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     candidates = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
     for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *candidates]:

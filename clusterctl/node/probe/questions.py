@@ -47,7 +47,7 @@ class _Question:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Say what went wrong, in one line."""
+    """Return what went wrong, in one line."""
     text = " ".join(str(error).split())
     return {"problem": ("%s: %s" % (type(error).__name__, text))[:500]}
 
@@ -68,7 +68,7 @@ def find_assigned(name: str, text: str) -> str | None:
 
 
 def list_folder(path: str, pattern: str = "*") -> list[str]:
-    """Give the full paths of a directory's entries, sorted; none if it cannot be read."""
+    """Return the full paths of a directory's entries, sorted; none if it cannot be read."""
     try:
         return [os.path.join(path, name) for name in sorted(matching(os.listdir(path), pattern))]
     except OSError:

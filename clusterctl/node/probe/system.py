@@ -194,7 +194,7 @@ def cgroup() -> Cgroup:
 
 
 def _own_group() -> str:
-    """Give the path of this process's group; of version 2 only, which all systems of the last years have."""
+    """Return the path of this process's group; of version 2 only, which all systems of the last years have."""
     for line in (read_text("/proc/self/cgroup") or "").splitlines():
         if line.startswith("0::"):
             return line[3:]
@@ -209,7 +209,7 @@ def _levels(group: str) -> Any:
 
 
 def _memory_in_use(level: str) -> int:
-    """Give what is charged to a group without the cached files that the kernel drops before it kills anybody."""
+    """Return what is charged to a group without the cached files that the kernel drops before it kills anybody."""
     cached = re.search(r"^inactive_file (\d+)$", read_text(level + "/memory.stat") or "", re.MULTILINE)
     return max(0, (read_int(level + "/memory.current") or 0) - (int(cached[1]) if cached else 0))
 
@@ -232,7 +232,7 @@ def shared_memory() -> LeftoverSharedMemory:
 
 
 def _unused_bytes(entry: os.DirEntry[str]) -> int:
-    """Give the bytes that a file takes if no process can need it any more, else 0."""
+    """Return the bytes that a file takes if no process can need it any more, else 0."""
     pid_match = TORCH_FILE.match(entry.name)
     if not pid_match and not entry.name.startswith("nccl-"):
         return 0
@@ -258,7 +258,7 @@ def text() -> Encoding:
 
 
 def nearest_existing(path: str) -> str:
-    """Give the path, or the closest directory above it that exists."""
+    """Return the path, or the closest directory above it that exists."""
     path = os.path.abspath(path)
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)

@@ -22,7 +22,7 @@ class UtilizationSampler:
         self._previous = self._read()
 
     def sample(self) -> Sample:
-        """Give shares from 0 to 1, bytes, and bytes per second since the last sample."""
+        """Return shares from 0 to 1, bytes, and bytes per second since the last sample."""
         previous, now = self._previous, self._read()
         self._previous = now
         seconds = max(1e-3, now[0] - previous[0])
@@ -59,7 +59,7 @@ def parse_memory(text: str) -> Dict[str, int]:
 
 
 def read_nics() -> Dict[str, Tuple[int, int]]:
-    """Give the bytes that each NIC has received and sent; parts of bonds and bridges are counted in the whole."""
+    """Return the bytes that each NIC has received and sent; parts of bonds and bridges are counted in the whole."""
     names = [os.path.basename(path) for path in list_folder(NET)]
     physical = [
         name for name in names if name != "lo" and not os.path.exists(os.path.join(NET, name, "master"))
@@ -104,7 +104,7 @@ class GpuSampler:
             self._thread.start()
 
     def latest(self) -> GpusSample:
-        """Give what was answered last, without waiting: until the first answer it is pending."""
+        """Return what was answered last, without waiting: until the first answer it is pending."""
         return GpusSample(gpus=tuple(read_amd()), gpu_pending=False) if self._smi is None else self._answer
 
     def stop(self) -> None:

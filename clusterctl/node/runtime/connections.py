@@ -79,7 +79,7 @@ def describe_os_error(error: OSError) -> str:
 
 
 def port_range(ports: Optional[Sequence[int]]) -> Sequence[int]:
-    """Give the ports of a pair (first, last); 0, for any that is free, where there is no pair."""
+    """Return the ports of a pair (first, last); 0, for any that is free, where there is no pair."""
     return range(ports[0], ports[1] + 1) if ports else (0,)
 
 
@@ -157,7 +157,7 @@ class LineSocket:
             self.fail("it does not read")
 
     def detach(self) -> socket.socket:
-        """Give the socket away; ChannelError if bytes would be lost, which no correct program has sent yet."""
+        """Return the socket away; ChannelError if bytes would be lost, which no correct program has sent yet."""
         if self._buffer or self._unsent:
             raise ChannelError("it sent more than requested")
         self._unwatch()

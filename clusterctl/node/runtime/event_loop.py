@@ -102,7 +102,7 @@ class Loop:
 
 
 def reraise(error: Exception) -> None:
-    """Let an error end the loop."""
+    """Raise an error out of the loop."""
     raise error
 
 

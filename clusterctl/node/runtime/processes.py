@@ -324,7 +324,7 @@ def interpreter_options() -> List[str]:
 
 
 def restore_signals() -> None:
-    """Give every signal its default action and block none."""
+    """Reset every signal to its default action and block none."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(number, signal.SIG_DFL)

@@ -44,7 +44,7 @@ def describe_failure(error: BaseException) -> Error:
 
 
 def _describe_refusal(error: OSError) -> Tuple[str, str]:
-    """Give code and message of what the system refused; both empty if the error looks like a bug of ours."""
+    """Return code and message of what the system refused; both empty if the error looks like a bug of ours."""
     name = error.filename2 or error.filename
     path = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
     if error.errno in DISK_ERRORS:
@@ -124,7 +124,7 @@ class Stream:
         return self._decoder.next_frame()
 
     def _remaining(self, seconds: float) -> float:
-        """Give so many seconds, or what is left until the moment after which nothing goes any more."""
+        """Return so many seconds, or what is left until the moment after which nothing goes any more."""
         return seconds if self.deadline is None else min(seconds, self.deadline - time.monotonic())
 
     def _wait_ready(self, descriptor: int, event: int) -> None:

@@ -152,12 +152,12 @@ class SetupLock:
         return not is_made()
 
     def claim(self, folder: str) -> None:
-        """Say of a directory that we are at work there, for as long as we hold the lock or have lost it."""
+        """Mark a directory as being worked on, for as long as we hold the lock or have lost it."""
         write_new(folder + CLAIM_SUFFIX, self._content())
         self._claim_path = folder + CLAIM_SUFFIX
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the directory."""
         self._released.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -214,7 +214,7 @@ class SetupLock:
 
 
 def find_unclaimed(folder: str) -> Iterator[str]:
-    """Give the directories that no process works in, by the clock of the file system alone."""
+    """Yield the directories that no process works in, by the clock of the file system alone."""
     probe = os.path.join(folder, os.urandom(8).hex() + ".new")
     write_new(probe, b"")
     now = os.stat(probe).st_mtime
@@ -388,7 +388,7 @@ class Setup:
                 link_outer_packages(prefix)  # before anything is installed: what is there need not be
 
     def _write_mark(self, prefix: str, token: str) -> None:
-        """Let others see it; of two who have made the same the first counts."""
+        """Publish it; of two that are equal the first counts."""
         flush(self._folder)
         mark: EnvironmentMark = {
             "token": token,

@@ -89,7 +89,7 @@ class Board:
         return [f"{kind}.{slot}" for slot in range(self.task.total)]
 
     def make_member(self, template: SubmittedTemplate) -> Member:
-        """Tell the others this node's addresses, and choose where it trains."""
+        """Return the others this node's addresses, and choose where it trains."""
         own = own_addresses()
         entries = [
             {"nic": nic, "ip": ip, "prefix": size} for nic, listed in own.items() for ip, size in listed
@@ -107,7 +107,7 @@ class Board:
         return Member(self.task.slot, self.task.node, address, chosen, workers)
 
     def collect_members(self, own: Member) -> List[Member]:
-        """Tell where this node trains; gives the members of all."""
+        """Write where this node trains, and return the members of all nodes."""
         self.exchange.post(f"member.{own.slot}", own.as_dict())
         names = self.all_of("member")
         self.wait(names, ARRIVAL_LIMIT)

@@ -62,7 +62,7 @@ class SlurmCleaner(Cleaner):
         return not all(job.over for job in self._jobs.values())
 
     def _contents(self) -> Iterator[Tuple[str, int]]:
-        """Give the stored contents that have not been used for long, but those of which a job makes its environment."""
+        """Yield stored contents that have not been used for long, but those of which a job makes its environment."""
         waiting = [job.files for job in self._jobs.values() if not job.over]
         needed = {content for files in waiting for content in setup_contents(files)}
         for path, size in super()._contents():
@@ -82,7 +82,7 @@ def setup_contents(files: JobFiles) -> List[str]:
 
 
 def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:
-    """Give what Slurm knows of every run's job, by its folder; those that are over lose their secrets."""
+    """Return what Slurm knows of every run's job, by its folder; those that are over lose their secrets."""
     runs = WorkdirPaths(workdir).runs
     folders = [os.path.join(runs, run_id, PART) for run_id in sorted(list_folder(runs))]
     found = [JobFiles(folder) for folder in folders if os.path.isdir(folder)]
@@ -123,7 +123,7 @@ def is_given_up(files: JobFiles) -> bool:
 
 
 def describe_obstacle(job: SlurmJob) -> str:
-    """Say why a run must stay whatever its parts have recorded; empty if its job is over."""
+    """Return why a run must stay whatever its parts have recorded; empty if its job is over."""
     if not job.over:
         if job.elsewhere:
             return describe_wait(job)
@@ -137,11 +137,11 @@ def describe_obstacle(job: SlurmJob) -> str:
 
 
 def worst_state(job: SlurmJob) -> Any:
-    """Give the state after which the whole run is named."""
+    """Return the state after which the whole run is named."""
     state = min(states_of(job), key=lambda one: severity(one["state"]))
     return {**state, "nnodes": 1}  # the login node has reported all of them
 
 
 def severity(state: str) -> int:
-    """Give the place of a state among all; what is not known may be live."""
+    """Return the place of a state among all; what is not known may be live."""
     return BY_SEVERITY.index(state) if state in BY_SEVERITY else 0

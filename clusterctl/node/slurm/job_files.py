@@ -128,7 +128,7 @@ class Exchange:
         return read_object(self._path(name))
 
     def touch(self, name: str) -> None:
-        """Give a sign of life."""
+        """Write a sign of life."""
         path = self._path(name)
         with suppress(OSError), open(path, "ab"):
             os.utime(path)
@@ -138,14 +138,14 @@ class Exchange:
 
 
 def newest_start(files: JobFiles) -> str:
-    """Give the folder in which the tasks of the newest start of a job meet; empty while there is none."""
+    """Return the folder in which the tasks of the newest start of a job meet; empty while there is none."""
     keys = [key for key in list_folder(files.exchanges) if key.rpartition(".")[2].isdecimal()]
     newest = max(keys, key=lambda key: int(key.rpartition(".")[2]), default="")
     return os.path.join(files.exchanges, newest) if newest else ""
 
 
 def newest_beat(files: JobFiles, slot: Optional[int] = None) -> Optional[float]:
-    """Give the age in seconds of the newest sign of life of any task, or of one; None without one."""
+    """Return the age in seconds of the newest sign of life of any task, or of one; None without one."""
     beats = "alive." if slot is None else f"alive.{slot}"
     times = []
     for key in list_folder(files.exchanges):

@@ -74,7 +74,7 @@ class Start(NamedTuple):
         return read_object(os.path.join(self.folder, name)) if name in self.names else Untrusted({})
 
     def read_step(self) -> str:
-        """Give the command of `setup` or `before` that the first node runs that is not ready."""
+        """Return the command of `setup` or `before` that the first node runs that is not ready."""
         waiting = sorted(name for name in self.names if name.startswith("doing."))
         for name in waiting:
             if name.replace("doing.", "ready.") not in self.names:
@@ -202,7 +202,7 @@ def _read_job(job: SlurmJob, state: Any) -> Dict[str, Any]:
 
 
 def _read_start(start: Start) -> Dict[str, Any]:
-    """Give what the tasks report before the workers start."""
+    """Return what the tasks report before the workers start."""
     messages = {
         key: read_json(os.path.join(start.folder, name)) if name in start.names else None
         for key, name in (("check", "checked"), ("failure", "failed"))

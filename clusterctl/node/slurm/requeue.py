@@ -50,7 +50,7 @@ def read_earlier(files: JobFiles, own: str, number: str) -> Earlier:
 
 
 def earlier_of(state: State, number: str, *, own: bool = True) -> Earlier:
-    """Give the attempts up to the one that Slurm has ended; ranks and files only of a part's own."""
+    """Return the attempts up to the one that Slurm has ended; ranks and files only of a part's own."""
     attempts = [*(state.get("attempts") or []), interrupted_attempt(state, number)]
     if not own:
         attempts = [cast("AttemptRecord", {**one, "ranks": {}}) for one in attempts]

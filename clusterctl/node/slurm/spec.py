@@ -45,7 +45,7 @@ class Member(NamedTuple):
     attempt: int = 0  # the last one before this start of the job, as this node knows it
 
     def as_dict(self) -> Dict[str, Any]:
-        """Give the message."""
+        """Return the message."""
         return {**self._asdict(), "nics": list(self.nics)}
 
 
@@ -96,7 +96,7 @@ def choose_network(
 
 
 def choose_peer_addresses(own: Addresses, peer: Addresses) -> List[str]:
-    """Give the addresses at which another node may be met: first those in a network that this one is in too."""
+    """Return the addresses at which another node may be met: first those in a network that this one is in too."""
     networks = [
         IPv4Network(f"{ip}/{prefix}", strict=False)
         for entries in own.values()
@@ -147,7 +147,7 @@ RECORD_TIME = 3.0  # of these, seconds for the records of the end
 
 
 def stop_by_slurm(job: str, grace: float, kill_wait: Optional[float]) -> OutsideStop:
-    """Say what a SIGTERM means that no `stop` of ours has announced; our own end must come before Slurm's SIGKILL."""
+    """Return what a SIGTERM means that no `stop` has announced; our own end must come before Slurm's SIGKILL."""
     limit = max(1.0, (KILL_WAIT if kill_wait is None else kill_wait) - RECORD_TIME)
     reason = f"{STOPPED_BY_SLURM}: job {job} was cancelled, preempted or out of time"
     return {"reason": reason, "grace": min(grace, limit)}
@@ -190,7 +190,7 @@ def build_spec(template: Spec, members: Sequence[Member], slot: int, python: str
 
 
 def continue_spec(spec: Spec, attempt: int, earlier: List[AttemptRecord]) -> Spec:
-    """Give the spec of an attempt that follows others, which Slurm has ended: these are not counted as restarts."""
+    """Return the spec of an attempt that follows others, which Slurm has ended: these are not counted as restarts."""
     if not attempt:
         return spec
     spec = {**spec, "attempt": attempt + 1, "earlier": earlier}
@@ -210,12 +210,12 @@ def fill(value: SentTemplate, values: Mapping[str, str]) -> SentTemplate:
 
 
 def node_ports(member: Member, ports: Optional[Sequence[int]]) -> NodePorts:
-    """Give ports at which a node answers that is not gone."""
+    """Return ports at which a node answers that is not gone."""
     return {"slot": Slot(member.slot), "address": member.address, "ports": [SSH_PORT, *list(ports or [])[:1]]}
 
 
 def roster(members: Sequence[Member], count: int) -> List[RosterEntry]:
-    """Give which slot has which rank in the first attempt."""
+    """Return which slot has which rank in the first attempt."""
     return [
         {
             "slot": Slot(member.slot),

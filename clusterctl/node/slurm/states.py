@@ -58,7 +58,7 @@ def read_job(files: JobFiles) -> SlurmJob:
 
 
 def find_job(workdir: str, run_id: str) -> SlurmJob:
-    """Give the job of one run; VerbError if there is none."""
+    """Return the job of one run; VerbError if there is none."""
     workdir = os.path.realpath(os.path.expanduser(workdir))
     for job in find_jobs(workdir, component(run_id)):
         if job.files.run_id == run_id:
@@ -88,7 +88,7 @@ def query_states(jobs: List[SlurmJob]) -> List[SlurmJob]:
 
 
 def query_with_cluster(jobs: List[SlurmJob]) -> Tuple[Optional[Dict[str, QueuedJob]], str]:
-    """Give what Slurm knows of jobs, None if it does not answer, and its cluster's name where that is needed."""
+    """Return what Slurm knows of jobs, None if it does not answer, and its cluster's name where that is needed."""
     queue, own = query_queue(job.number for job in jobs), ""
     if queue is not None and any(job.cluster and not is_known(job, queue) for job in jobs):
         own = query_settings().cluster
@@ -179,7 +179,7 @@ def is_stale(files: JobFiles) -> bool:
 
 
 def states_of(job: SlurmJob) -> List[Any]:
-    """Give the states of all parts of a run, or of the one in their place while there is none."""
+    """Return the states of all parts of a run, or of the one in their place while there is none."""
     paths = job.files.part_folders()
     current = parts_of_newest_start(job.files, paths)
     states = [state for path in current for state in [resolve(path, job)] if state is not None]
@@ -190,7 +190,7 @@ def states_of(job: SlurmJob) -> List[Any]:
 
 
 def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
-    """Give the state of one part: as recorded, or how it ended if nothing can be running."""
+    """Return the state of one part: as recorded, or how it ended if nothing can be running."""
     state = read_state(rundir)
     if state is None or state["state"] in FINAL:
         return with_record(rundir, state) if state is not None else None
@@ -211,7 +211,7 @@ def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
 
 
 def describe_loss(rundir: str, job: SlurmJob) -> str:
-    """Say why the other nodes lost this one, if its task is silent too; Slurm itself may take minutes to notice."""
+    """Return why the other nodes lost this one, if its task is silent too; Slurm itself may take minutes to notice."""
     paths = RunPaths(rundir)
     slot = os.path.basename(rundir).partition("-")[0]
     age = newest_beat(job.files, int(slot)) if slot.isdecimal() else None
@@ -225,14 +225,14 @@ def describe_loss(rundir: str, job: SlurmJob) -> str:
 
 
 def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
-    """Say how a part ended whose end is not recorded."""
+    """Return how a part ended whose end is not recorded."""
     ended = {"CANCELLED": (STOPPED, STOP), "TIMEOUT": (TIMEOUT, TIME), "DEADLINE": (TIMEOUT, TIME)}
     state, kind = ended.get(job.over) or (LOST if lost else FAILED_SETUP, "")
     return {"state": state, "reason": describe_end(job), "stop_kind": kind}
 
 
 def describe_end(job: SlurmJob) -> str:
-    """Say why a job is over, as its tasks or Slurm reported it."""
+    """Return why a job is over, as its tasks or Slurm reported it."""
     failure = first_failure(job.files)
     if failure:
         return failure
@@ -248,14 +248,14 @@ def describe_end(job: SlurmJob) -> str:
 
 
 def first_failure(files: JobFiles) -> str:
-    """Give what the first task wrote that could not start, all of them if no node is named; empty if none did."""
+    """Return what the first task wrote that could not start, all of them if no node is named; empty if none did."""
     message = read_object(os.path.join(newest_start(files), "failed"))
     node, text = message.text("node", 128), message.text("text", 1000)
     return f"{node}: {text}" if node else text
 
 
 def last_output(files: JobFiles) -> str:
-    """Give the last line that srun or the batch script printed."""
+    """Return the last line that srun or the batch script printed."""
     try:
         with open(files.output, "rb") as source:
             lines = source.read()[-4096:].decode("utf-8", "replace").split("\n")
@@ -283,7 +283,7 @@ def placeholder(job: SlurmJob, old_states: Sequence[Any] = ()) -> Any:
 
 
 def describe_wait(job: SlurmJob) -> str:
-    """Say why a job waits."""
+    """Return why a job waits."""
     if job.elsewhere:
         return f"Slurm job {job.number} belongs to the Slurm cluster {job.cluster}, not to that of this login node"
     reason = job.queued.reason if job.queued is not None else ""
@@ -291,7 +291,7 @@ def describe_wait(job: SlurmJob) -> str:
 
 
 def queue_facts(job: SlurmJob) -> Dict[str, Any]:
-    """Give what the client shows of a job."""
+    """Return what the client shows of a job."""
     queued = job.queued
     facts = queued._asdict() if queued is not None else {"state": ""}
     return {**facts, "job": job.number, "over": job.over}
@@ -306,7 +306,7 @@ def part_of(job: SlurmJob, node: str) -> Optional[str]:
 
 
 def states_as_listed(jobs: List[SlurmJob], limit: Optional[int]) -> List[Any]:
-    """Give the parts of the newest runs, each with the number of its job."""
+    """Return the parts of the newest runs, each with the number of its job."""
     listed = [[{**state, "slurm_job": job.number} for state in states_of(job)] for job in jobs]
     listed.sort(key=lambda states: Untrusted(states[0]).moment("submitted") or 0.0, reverse=True)
     return [state for states in listed[:limit] for state in states]

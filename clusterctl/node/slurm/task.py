@@ -120,7 +120,7 @@ def on_sigterm(*_: object) -> None:
 
 
 def report_failure(exchange: Exchange, task: Task, text: str, error: Exception) -> None:
-    """Tell the others why this node cannot start, unless another was first; a check that failed is about all nodes."""
+    """Send the others why this node cannot start, unless another was first; a check that failed is about all nodes."""
     failure: TaskFailure = {"node": task.node, "text": text[:LONGEST_REASON]}
     if isinstance(error, CheckFailedError):
         failure["node"] = ""
@@ -208,7 +208,7 @@ class Start:
             raise
 
     def _cancel(self, reason: str) -> None:
-        """Let the agent end what it has started; without a dialogue it does so by itself."""
+        """Make the agent end what it has started; without a dialogue it does so by itself."""
         with suppress(BrokenPipeError):
             self._guardian.agent.send({"do": "cancel", "reason": reason})
         deadline = time.monotonic() + self._limit
@@ -299,7 +299,7 @@ class Start:
             time.sleep(SHORTEST_PAUSE)
 
     def _show_step(self) -> None:
-        """Let who watches see which command of `setup` or `before` runs."""
+        """Show watchers which command of `setup` or `before` runs."""
         text = self._event("doing").text("text", LONGEST_REASON)
         if text != self._shown_step:
             self._shown_step = text

@@ -96,7 +96,7 @@ def apply_environment(rundir: str, spec: Spec) -> Spec:
 
 
 def append_programs_to_path(env: Dict[str, str], python: str) -> None:
-    """Let the programs beside an interpreter be found too, after all others: `accelerate`, `torchrun`, `pip`."""
+    """Add the programs beside an interpreter to PATH, after all others: `accelerate`, `torchrun`, `pip`."""
     folder, path = os.path.dirname(python), env.get("PATH") or os.defpath
     if os.path.isabs(folder) and folder not in path.split(os.pathsep):
         env["PATH"] = path + os.pathsep + folder

@@ -1,4 +1,4 @@
-"""Who holds the locks of this machine: abstract sockets whose holders say who they are to anybody who connects.
+"""The holders of the locks of this machine: abstract sockets whose holders say who they are to anybody who connects.
 
 A name is free when nothing listens on it. The holder's words are its own; its account and pid are the kernel's.
 """
@@ -32,12 +32,12 @@ HIGHEST_PID = 1 << 22
 
 
 def socket_address(name: str) -> bytes:
-    """Give the abstract address of a name; the kernel takes at most 107 bytes."""
+    """Return the abstract address of a name; the kernel takes at most 107 bytes."""
     return b"\0" + os.fsencode(name)[:107]
 
 
 def share_name(run_id: str, node: str) -> str:
-    """Give the name that a run holds on a node which it shares."""
+    """Return the name that a run holds on a node which it shares."""
     return SHARE + sha256(("%s/%s" % (run_id, node)).encode("utf-8", "replace")).hexdigest()[:24]
 
 

@@ -89,12 +89,12 @@ class Locks:
         return [{"name": name, "run": None} for name in taken]
 
     def find_holders(self) -> List[Holder]:
-        """Say who is in the way, and take nothing."""
+        """Return who is in the way, and take nothing."""
         holders = query_holders(exclusive_names(self._spec)) + self._others_here()
         return [holder for holder in holders if not belongs_to(holder, self._spec["run"])]
 
     def release(self) -> None:
-        """Let go of all."""
+        """Release all locks."""
         for sock in self._held.values():
             self._loop.unwatch(sock.fileno())
             sock.close()

@@ -271,7 +271,7 @@ def is_elsewhere(state: State) -> bool:
 
 
 def explain_absence(state: State) -> str:
-    """Say why none of the processes on record are here."""
+    """Return why none of the processes on record are here."""
     if is_elsewhere(state):
         return f"it ran on machine {state['machine']}, this is {os.uname().nodename}"
     return "the node was restarted during the run"
@@ -356,7 +356,7 @@ def parse_identity(entry: object) -> Optional[Identity]:
 
 
 def _sanitize_process(raw: Any) -> Optional[Dict[str, Any]]:
-    """Give an entry with a pid and a start time, or without both."""
+    """Return an entry with a pid and a start time, or without both."""
     if not isinstance(raw, dict):
         return None
     identity = parse_identity(raw)

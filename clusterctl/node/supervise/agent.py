@@ -126,12 +126,12 @@ class Agent:
         self._history.start()
 
     def _pids(self) -> Dict[int, int]:
-        """Give the pids of the ranks that live; another thread calls this."""
+        """Return the pids of the ranks that live; another thread calls this."""
         workers = list(self._executor.processes.workers().values())
         return {worker.rank: worker.identity.pid for worker in workers if not worker.ended}
 
     def _start_go_timeout(self) -> None:
-        """Give the client time for GO, from now on."""
+        """Start the client's time limit for GO."""
         limit = GO_LIMIT + time_to_prepare(self._spec)
         self._executor.start_timer("go", limit, partial(ending.on_cancelled, reason="no GO arrived"))
 

@@ -153,7 +153,7 @@ class Attempt(Processes):
             self.stages.start(stage)
 
     def release_port(self) -> None:
-        """Let go of the master port."""
+        """Release the master port."""
         if self._master_port is not None:
             self._master_port.release()
 
@@ -446,7 +446,7 @@ class MasterPort:
         self._loop.after(0, "listen", poll)
 
     def release(self) -> None:
-        """Let go of the port."""
+        """Release the port."""
         self._loop.cancel("listen")
         if self._holder is not None:
             self._holder.close()

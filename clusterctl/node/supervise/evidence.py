@@ -60,7 +60,7 @@ class Evidence:
             self._write_disk_full(worker)
 
     def _write_disk_full(self, worker: Worker) -> None:
-        """Say on its stderr that the disk is full: its own last words may not have found room."""
+        """Write to its stderr that the disk is full: its own last lines may not have found room."""
         release_disk_reserve(self._rundir)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(OSError), open(os.open(self._file(worker, "stderr"), flags, 0o600), "ab") as sink:
@@ -159,7 +159,7 @@ def find_own_lines(lines: List[Line], writer: Worker) -> List[Line]:
 
 
 def is_full(folder: str) -> bool:
-    """Tell whether a disk has no room left for an account like ours."""
+    """Return whether a disk has no room left for an account like ours."""
     try:
         found = os.statvfs(folder)
     except OSError:

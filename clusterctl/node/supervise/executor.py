@@ -82,7 +82,7 @@ class Executor(Effects):
         self._client.close()
 
     def start_timer(self, name: str, seconds: float, event: Event) -> None:
-        """Let an event come later."""
+        """Post an event later."""
         self._loop.after(seconds, name, lambda: self._site.events.post(event))
 
     def cancel_timer(self, name: str) -> None:

@@ -101,7 +101,7 @@ class GangOrders(GangContext):
         self._events.post(partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=time_left))
 
     def on_go(self, address: str, port: int) -> None:
-        """Give GO to the attempt; the gang cannot know yet of a gate that has just ended."""
+        """Send GO to the attempt; the gang cannot know yet of a gate that has just ended."""
         self._events.post(partial(on_gang_go, address=address, port=port))
 
     def conclude(self, end: RestartsEnd) -> None:

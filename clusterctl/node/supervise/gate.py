@@ -176,7 +176,7 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
 
 
 def plan_program(order: GateOrder) -> Tuple[List[str], bytes]:
-    """Give command line and stdin of the node's program: the job's, or ours that starts it by Ray or by mpirun.
+    """Return command line and stdin of the node's program: the job's, or ours that starts it by Ray or by mpirun.
 
     Ours reads its order from stdin: other accounts can read a command line, and no word of it is above 128 KiB.
     """
@@ -264,7 +264,7 @@ def hook_popen(on_start: Callable[[Any, Any], None], on_poll: Callable[[Any], No
 
 
 def call_after(method: Callable[..., Any], callback: Callable[[Any], None]) -> Callable[..., Any]:
-    """Let `callback` follow a method, whether it returns or raises."""
+    """Call `callback` after a method, whether it returns or raises."""
 
     @functools.wraps(method)
     def reporting_method(self: Any, *args: Any, **options: Any) -> Any:

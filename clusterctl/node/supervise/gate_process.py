@@ -103,7 +103,7 @@ class GateProcess:
         self._reports = Reports(self._loop, self._gate.report, self._on_report)
 
     def send_go(self, address: str, port: int, token: str = "") -> None:
-        """Give GO, with the master's address and port; a gate that has just died is noticed by its end.
+        """Send GO, with the master's address and port; a gate that has just died is noticed by its end.
 
         `token` is what the nodes of a run prove to each other.
         """
@@ -140,7 +140,7 @@ class GateProcess:
         os.close(self._gate.go)
 
     def close(self) -> None:
-        """Let go of the pipes once the process has ended."""
+        """Close the pipes once the process has ended."""
         if self._gate is not None and self._reports is not None and self.ended and not self._closed:
             self._closed = True
             self._reports.close()

@@ -159,7 +159,7 @@ def describe_halt(pid: int) -> str:
 
 
 def describe_loss(status: int) -> str:
-    """Say how the agent ended before its time."""
+    """Return how the agent ended before its time."""
     code, number = split_status(status)
     if number is not None:
         return f"the agent {describe_end(code, number)}"
@@ -167,7 +167,7 @@ def describe_loss(status: int) -> str:
 
 
 def send_stop(orders: int) -> None:
-    """Tell the agent to stop; one that is gone is noticed by its beats."""
+    """Send the agent a stop; one that is gone is noticed by its beats."""
     with suppress(OSError):
         os.write(orders, b"T")
 

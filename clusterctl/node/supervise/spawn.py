@@ -204,7 +204,7 @@ class HelperProcess:
         self._start_timeout()
 
     def _start_timeout(self) -> None:
-        """Give it its time, from now on."""
+        """Start its time limit now."""
         reason = "took longer than its %s" % describe_limit(self._limit)
         self._loop.after(self._limit, self._role, lambda: self._fail(reason, overdue=True))
 

@@ -68,7 +68,7 @@ class Destination(GivenFiles):
         return self
 
     def has(self, sha: Sha, size: int) -> bool:  # noqa: ARG002 - the store's signature
-        """Say whether a content need not come."""
+        """Return whether a content need not come."""
         return sha not in self._needed
 
     def finish(self, rows: List[TreeEntry]) -> None:
@@ -106,7 +106,7 @@ class Destination(GivenFiles):
             self.report["kept"].append(row.path)
 
     def _move(self, path: str, sha: Sha) -> None:
-        """Give a content that is whole all its names."""
+        """Write a complete content under all its names."""
         *others, last = self._needed.pop(sha)
         for row in others:
             twin = f"{path}-twin"

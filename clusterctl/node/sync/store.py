@@ -55,7 +55,7 @@ def _empty(root: str, step: Callable[[], None], on_error: OnError) -> None:
 
 
 def make_writable(root: str, step: Callable[[], None]) -> None:
-    """Let us into every directory of ours: who may not write into one cannot remove what lies there."""
+    """Make every directory of ours writable: without that its entries cannot be removed."""
     grant_owner_access(root)
     for folder, folders, _ in os.walk(root):
         for name in folders:
@@ -64,7 +64,7 @@ def make_writable(root: str, step: Callable[[], None]) -> None:
 
 
 def grant_owner_access(folder: str) -> None:
-    """Give a directory's owner all rights there."""
+    """Grant a directory's owner all rights there."""
     with suppress(OSError):
         mode = os.lstat(folder).st_mode
         if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -150,7 +150,7 @@ class Store:
         return os.path.join(self.root, sha[:2], sha)
 
     def has(self, sha: Sha, size: int) -> bool:
-        """Say whether a content of this size is there; what is in it shows when it is copied."""
+        """Return whether a content of this size is there; what is in it shows when it is copied."""
         try:
             status = os.lstat(self.path(sha))
         except FileNotFoundError:
@@ -195,7 +195,7 @@ class Store:
         return True
 
     def _move(self, path: str, sha: Sha) -> None:
-        """Give a content that is whole its name."""
+        """Store a complete content under its name."""
         target = self.path(sha)
         try:
             os.rename(path, target)

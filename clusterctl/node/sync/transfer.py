@@ -120,7 +120,7 @@ class Provider:
 
 
 def time_limit(sizes: Iterable[int]) -> float:
-    """Give the seconds that contents of these sizes may take."""
+    """Return the seconds that contents of these sizes may take."""
     return sum(sizes) / LOWEST_RATE + GRACE
 
 

@@ -60,7 +60,7 @@ class EnvironmentCleaner:
         self._step = step
 
     def find_unused(self) -> Iterator[Tuple[str, int]]:
-        """Give each that could go, and the bytes in it."""
+        """Yield each that could go, and the bytes in it."""
         in_use = self._contents_in_use()
         for folder in sorted(list_entries(WorkdirPaths(self._workdir).environments)):
             size = self._measure(folder) if self._is_old(folder) else None
@@ -265,7 +265,7 @@ class Cleaner:
         return size, newest, blocked
 
     def _contents(self) -> Iterator[Tuple[str, int]]:
-        """Give the stored contents that have not been used for long; what is in use is at most a day old."""
+        """Yield the stored contents that have not been used for long; what is in use is at most a day old."""
         root = WorkdirPaths(self.workdir).store
         for folder in scan(root):
             if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):
@@ -276,7 +276,7 @@ class Cleaner:
             yield from self._if_old(entry.path)
 
     def _payloads(self) -> Iterator[Tuple[str, int]]:
-        """Give old versions of our own part; while a run lives here or elsewhere, it may need any of them."""
+        """Yield old versions of our own part; while a run lives here or elsewhere, it may need any of them."""
         if self.may_need_payload():
             return
         for entry in scan(WorkdirPaths(self.workdir).payloads):
@@ -392,7 +392,7 @@ def may_wait_in_queue(rundir: str) -> bool:
 
 
 def has_processes(rundirs: Iterable[str], tags: Set[str]) -> str:
-    """Say that processes of these parts of a run are left; empty without any."""
+    """Return that processes of these parts of a run are left; empty without any."""
     specs = [spec for spec in map(read_spec, rundirs) if spec is not None]
     left = any(tag.startswith(run_tag_prefix(spec)) for spec in specs for tag in tags)
     return "some of its processes are still running" if left else ""

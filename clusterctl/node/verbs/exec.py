@@ -76,7 +76,7 @@ def start(argv: List[bytes]) -> subprocess.Popen[bytes]:
 
 
 def send_start_failure(stream: Stream, program: str, error: Exception) -> None:
-    """Say as a shell would that there is no such program, or none that can be run."""
+    """Report as a shell would that there is no such program, or that it cannot be run."""
     reason = getattr(error, "strerror", None) or str(error)
     code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
     if code == NOT_FOUND and "/" not in program:
@@ -117,7 +117,7 @@ class Relay:
             self._beat()
 
     def result(self) -> CommandEnd:
-        """Say how the command ended, and what goes on without it."""
+        """Return how the command ended, and what goes on without it."""
         status = self._process.wait()
         exit_code, signal_number = (status, None) if status >= 0 else (None, -status)
         return {"exit": exit_code, "signal": signal_number, "cut": self._cut, "left": list_leftovers()}

@@ -132,7 +132,7 @@ class RunFollower:
         return state
 
     def _resolve_state(self) -> Optional[State]:
-        """Give the state with all that is known of it here; None if there is no run any more."""
+        """Return the state with all that is known of it here; None if there is no run any more."""
         state = resolve_state(self._rundir)
         if state is None:
             return None
@@ -148,11 +148,11 @@ class RunFollower:
         return bool((self._log_request.get("attempt") or state["attempt"]) < state["attempt"])
 
     def _waits_for_gang(self, state: State) -> bool:
-        """Tell whether more of the end will be known: who follows events is sent all nodes' parts."""
+        """Return whether more of the end will be known: who follows events is sent all nodes' parts."""
         return self._events is not None and (self._is_lingering(state) or self._waits_for_leftovers(state))
 
     def _waits_for_leftovers(self, state: State) -> bool:
-        """Tell whether processes of a LOST run may be about to end: torchrun ends when its agent is gone."""
+        """Return whether processes of a LOST run may be about to end: torchrun ends when its agent is gone."""
         if state["state"] != LOST or not state["left"] or not self._follow:
             return False
         self._lost_at = self._lost_at or time.monotonic()
@@ -251,7 +251,7 @@ class RunFollower:
 
 
 def answer_clock(stream: Stream) -> float:
-    """Say what time it is here as often as the client asks; gives how far ahead of its clock ours is at least."""
+    """Answer each question for the time; return how far at least this clock is ahead of the client's."""
     while True:
         frame = stream.receive(CLIENT_LIMIT)
         if frame is None or "begin" in frame[0]:

@@ -90,7 +90,7 @@ def _send_samples(rundir: str, request: HistoryRequest, stream: Stream) -> None:
 
 
 def describe_launch(spec: Spec) -> LaunchedWith:
-    """Give what was started: command, variables, addresses; a variable that is named like a secret has no value."""
+    """Return what was started: command, variables, addresses; a variable that is named like a secret has no value."""
     return {
         "argv": [_render(word) for word in spec["argv"][:MOST_WORDS]],
         "module": spec["module"],
@@ -123,7 +123,7 @@ def _render(template: Any) -> str:
 
 
 def read_output(rundir: str, state: State, lines: int) -> Dict[str, RankOutput]:
-    """Give the last lines of each rank."""
+    """Return the last lines of each rank."""
     ranks = sorted((int(rank), entry) for rank, entry in state["ranks"].items())[:MOST_RANKS]
     return {
         str(rank): {

@@ -91,7 +91,7 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
 
 
 def _scan_processes() -> Tuple[Set[Tuple[str, str]], Dict[int, Tuple[int, str]]]:
-    """Give the runs that are watched over, as (run, node), and the processes that bear a tag, with their account."""
+    """Return the runs that are watched over, as (run, node), and the processes that bear a tag, with their account."""
     watched: Set[Tuple[str, str]] = set()
     tagged: Dict[int, Tuple[int, str]] = {}
     for pid in all_pids():
@@ -120,7 +120,7 @@ def _read_fields(pid: int, file: str) -> List[bytes]:
 
 
 def _describe_run(workdir: str, run_id: str, node: str) -> Any:
-    """Tell whose run it was, where this work directory knows it."""
+    """Return whose run it was, where this work directory knows it."""
     state: Optional[State] = None
     with suppress(OSError, VerbError):
         rundir = find_run_or_none(workdir, run_id, node)

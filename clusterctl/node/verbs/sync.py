@@ -90,7 +90,7 @@ def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) 
 
 
 def serve_until_hangup(provider: Provider, stream: Stream) -> None:
-    """Give until the client hangs up."""
+    """Send contents until the client hangs up."""
     from ..sync.transfer import PROVIDE_LIMIT
 
     try:
@@ -102,7 +102,7 @@ def serve_until_hangup(provider: Provider, stream: Stream) -> None:
 
 
 def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
-    """Say which work directory this is and wait until nobody else fills it; False if the client left.
+    """Return which work directory this is and wait until nobody else fills it; False if the client left.
 
     Nobody has looked for the contents here before: a network file system remembers what it did not find.
     """
@@ -168,7 +168,7 @@ def receive_from_provider(
 
 
 def content_sizes(rows: List[TreeEntry]) -> Dict[str, int]:
-    """Give the size of every content of a tree."""
+    """Return the size of every content of a tree."""
     return {row.content: row.size for row in rows if row.kind == "file"}
 
 

@@ -33,7 +33,7 @@ UNANSWERED = (
 
 
 def failure_findings(context: CheckContext) -> list[Finding]:
-    """Give findings for the failures whose codes the table does not know."""
+    """Return findings for the failures whose codes the table does not know."""
     unlisted = {error.code for error in context.failures.values()} - set(UNANSWERED)
     return [_unlisted_finding(context, code) for code in sorted(unlisted)]
 

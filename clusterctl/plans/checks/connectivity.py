@@ -223,7 +223,7 @@ _SUSPECTS: Mapping[Kind, str] = {
 
 
 def _describe_pattern(texts: Mapping[Kind, str], found: Pattern) -> str:
-    """Say between which nodes something was seen."""
+    """Return between which nodes something was seen."""
     return tr(
         texts[found.kind],
         count=len(found.paths),
@@ -260,7 +260,7 @@ def _is_master_open(mesh: MeshResult, names: Iterable[str]) -> bool:
 
 
 def _firewall_facts(context: CheckContext, pattern: Pattern) -> dict[str, str]:
-    """Give the command that shows the rules of the node that is called, and what they must let pass."""
+    """Return the command that shows the rules of the node that is called, and what they must let pass."""
     target = next((name for name in reversed(pattern.nodes) if name in context.facts), None)
     if target is None:
         return {}
@@ -412,7 +412,7 @@ def _lost_directions(path: MeshPath) -> list[Endpoints]:
 
 
 def _least_received(lossy: Mapping[Endpoints, MeshPath], pattern: Pattern) -> int:
-    """Give the smallest number of bytes that arrived."""
+    """Return the smallest number of bytes that arrived."""
     smallest = TRANSFER_SIZE
     for ends in pattern.paths:
         path = lossy[ends]
@@ -432,7 +432,7 @@ _WHERE: Mapping[Kind, str] = {
 
 
 def _lower_mtu_lines(context: CheckContext, pattern: Pattern) -> dict[str, str]:
-    """Give the lines that lower the sender's MTU; the switch may be the better place."""
+    """Return the lines that lower the sender's MTU; the switch may be the better place."""
     targets = set(pattern.nodes[:1] if pattern.kind == "way" else pattern.nodes[:2])
     lines = {}
     for node in context.nodes:

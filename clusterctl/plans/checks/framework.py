@@ -230,7 +230,7 @@ def join_parts(parts: Iterable[str]) -> str:
 
 
 def ssh_to(node: Node, command: str) -> str:
-    """Give the ssh command that runs something on a node."""
+    """Return the ssh command that runs something on a node."""
     argv = ["ssh"]
     if node.ssh.config:
         argv += ["-F", node.ssh.config]
@@ -247,7 +247,7 @@ def ssh_to(node: Node, command: str) -> str:
 
 
 def run_on_nodes(program: str, names: Iterable[str], line: str) -> str:
-    """Give the command that runs a shell line on nodes."""
+    """Return the command that runs a shell line on nodes."""
     nodes = fold_names(list(names))
     return f"{command_line('exec', '--nodes', nodes, command=program)} -- {_as_arguments(line)}"
 
@@ -262,7 +262,7 @@ def _as_arguments(line: str) -> str:
 
 
 def run_on_each(context: CheckContext, lines: Mapping[str, str]) -> str:
-    """Give the commands that run a line of its own on each of the named nodes; equal lines are one command."""
+    """Return the commands that run a line of its own on each of the named nodes; equal lines are one command."""
     names_by_line: dict[str, list[str]] = {}
     for name, line in lines.items():
         names_by_line.setdefault(line, []).append(name)
@@ -270,23 +270,23 @@ def run_on_each(context: CheckContext, lines: Mapping[str, str]) -> str:
 
 
 def exclude_option(names: Iterable[str]) -> str:
-    """Give the option that leaves nodes out."""
+    """Return the option that leaves nodes out."""
     return command_line("--exclude", fold_names(list(names)))
 
 
 def as_root(facts: Facts, line: str) -> str:
-    """Give the line that runs something as root."""
+    """Return the line that runs something as root."""
     return line if facts.account.uid == 0 else f"sudo {line}"
 
 
 def pip_install(node: Node, facts: Facts, *packages: str) -> str:
-    """Give the line that installs packages for the node's interpreter."""
+    """Return the line that installs packages for the node's interpreter."""
     python = facts.interpreter.executable or node.python
     return command_line(python, "-m", "pip", "install", *packages)
 
 
 def in_inventory(node: Node, line: str) -> str:
-    """Say which line to write in the inventory."""
+    """Return which line to write in the inventory."""
     return tr("inventory, node {node}: {line}", node=node.name, line=line)
 
 
@@ -315,7 +315,7 @@ CONSEQUENCES: Mapping[str, tuple[str, ...]] = {
 
 
 def fold_consequences(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:
-    """Give each finding with those that follow from it; these do not stand in the list by themselves.
+    """Return each finding with those that follow from it; these do not stand in the list by themselves.
 
     A finding follows from one that is as severe, about at least the same nodes, and has no cause itself.
     """

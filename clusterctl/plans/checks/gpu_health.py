@@ -45,7 +45,7 @@ MOST_NAMED = 8
 def _nodes_with_states(
     context: CheckContext, is_affected: Callable[[GpuState], bool], describe: Callable[[GpuState], str]
 ) -> Iterator[tuple[Node, Facts, str]]:
-    """Give the nodes with such GPUs; GPUs in the same state share one text."""
+    """Yield the nodes with such GPUs; GPUs in the same state share one text."""
     for node, facts in context.known:
         indices_by_text: dict[str, list[str]] = {}
         for gpu in facts.gpu_health.devices:

@@ -28,7 +28,7 @@ def _uses_ray(context: CheckContext) -> bool:
 
 
 def _ray_version(facts: Facts) -> str | None:
-    """Give Ray's version; empty where only the environment will show it that the job's `setup` is to make."""
+    """Return Ray's version; empty where only the environment will show it that the job's `setup` is to make."""
     return "" if facts.setup.made is False else parse_packages(facts.installed.packages).get("ray")
 
 

@@ -63,7 +63,7 @@ def render_nics(nics: list[Nic]) -> str:
 
 
 def propose_nics(node: Node, facts: Facts, wrong_names: Collection[str]) -> str:
-    """Give the node's `nic:` line with plausible NICs in place of the wrong ones; empty if there are none.
+    """Return the node's `nic:` line with plausible NICs in place of the wrong ones; empty if there are none.
 
     The NIC that owns the inventory's `ip` is one of them, because the address must be on a NIC of the list.
     """
@@ -97,7 +97,7 @@ def propose_ip(context: CheckContext, node: Node, facts: Facts) -> str | None:
 
 
 def restore_address_command(context: CheckContext, node: Node, facts: Facts, nic: str) -> str:
-    """Give the command that gives a NIC its address back; its prefix is the one that the other nodes have."""
+    """Return the command that gives a NIC its address back; its prefix is the one that the other nodes have."""
     ip = node.ip or "ADDRESS"
     prefix = _prefix_shared_with_peers(context, node, node.ip) if node.ip else None
     line = as_root(facts, f"ip addr add {ip}/{prefix or 'PREFIX'} dev {shlex.quote(nic)}")
@@ -105,7 +105,7 @@ def restore_address_command(context: CheckContext, node: Node, facts: Facts, nic
 
 
 def _prefix_shared_with_peers(context: CheckContext, node: Node, ip: str) -> int | None:
-    """Give the prefix of the network in which an address is together with the training address of another node."""
+    """Return the prefix of the network in which an address is together with the training address of another node."""
     for peer, facts in context.known:
         peer_ip = context.networks[peer.name].ip
         if peer is not node and peer_ip and peer_ip != ip:
@@ -163,7 +163,7 @@ def _each_problem(context: CheckContext, kind: str) -> Iterator[tuple[Node, Fact
 
 
 def _nodes_with_problem(context: CheckContext, kind: str) -> Iterator[tuple[Node, Facts, list[str]]]:
-    """Give each node with all its problems of a kind at once."""
+    """Yield each node with all its problems of a kind at once."""
     for node, facts in context.known:
         texts = [problem.text for problem in context.networks[node.name].problems if problem.kind == kind]
         if texts:
@@ -248,7 +248,7 @@ def address_is_shared(context: CheckContext) -> Iterator[Hit]:
 
 
 def _shared_address_fix(context: CheckContext, names: list[str], ip: str) -> str:
-    """Give the nodes that do not have the address one of their own; another check explains why that is wrong too."""
+    """Return the nodes that do not have the address one of their own; another check explains why that is wrong too."""
     without_address = [
         (node, facts)
         for node, facts in context.known
@@ -311,12 +311,12 @@ NCCL_VARIABLES = ("NCCL_SOCKET_IFNAME",)
 
 
 def list_unmatched_names(value: str, names: Collection[str]) -> tuple[str, ...]:
-    """Give the words of a list of exact names that are no NIC's name; all must be."""
+    """Return the words of a list of exact names that are no NIC's name; all must be."""
     return tuple(word for word in value.split(",") if word not in names)
 
 
 def list_matching_nics(value: str, names: Collection[str]) -> tuple[str, ...]:
-    """Give the NICs that NCCL would take: `eth` is a prefix, `=eth0` exact, `^` turns the whole list round."""
+    """Return the NICs that NCCL would take: `eth` is a prefix, `=eth0` exact, `^` turns the whole list round."""
     is_negated = value.startswith("^")
     pattern_text = value[is_negated:]
     is_exact = pattern_text.startswith("=")
@@ -398,7 +398,7 @@ def _describe_mismatch(variable: str, value: str, names: list[str]) -> str:
 
 
 def explain_choice(node: Node, network: NodeNetwork) -> str:
-    """Say why these NICs, and why this address."""
+    """Return why these NICs, and why this address."""
     if node.nic:
         why = tr("nic: in the inventory")
     elif node.network:

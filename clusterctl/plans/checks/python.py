@@ -37,7 +37,7 @@ def exclude_packages(packages: Versions, is_excluded: Callable[[str], bool]) -> 
 
 
 def describe_difference(odd: Versions, usual: Versions) -> str:
-    """Say how a node's packages differ from the usual ones: `numpy 1.26.4 instead of 2.2.6, no tqdm, also foo 1`."""
+    """Return how a node's packages differ from the usual ones: `numpy 1.26.4 instead of 2.2.6, no tqdm, also foo 1`."""
     names = sorted(
         odd.keys() | usual.keys(), key=lambda name: (name in odd, name in odd and name in usual, name)
     )

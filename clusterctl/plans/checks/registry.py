@@ -66,7 +66,7 @@ class CheckSelection:
     waivers: tuple[AppliedWaiver, ...] = ()
 
     def waiver_for(self, code: str, nodes: Collection[str]) -> str:
-        """Give the reason for which a finding on some nodes does not count; empty if it does."""
+        """Return the reason for which a finding on some nodes does not count; empty if it does."""
         matching = (
             waiver for waiver in self.waivers if waiver.code == code and waiver.nodes.issuperset(nodes)
         )
@@ -77,7 +77,7 @@ ALL_CHECKS = CheckSelection()
 
 
 def choose_checks(known: Mapping[str, Check], only: Sequence[str], skip: Sequence[str]) -> frozenset[str]:
-    """Give the codes that are not to be judged; words are codes, families or globs, separated by commas.
+    """Return the codes that are not to be judged; words are codes, families or globs, separated by commas.
 
     An unknown word is a UsageError that names the nearest. A finding that a node gave no answer stays.
     """
@@ -159,7 +159,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 def all_checks() -> Mapping[str, Check]:
-    """Give every check by its code."""
+    """Return every check by its code."""
     return dict(sorted(REGISTERED.items()))
 
 
@@ -206,7 +206,7 @@ def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _all_hits(
     selected: Iterable[Check], context: CheckContext, selection: CheckSelection
 ) -> Iterable[tuple[Check, str, list[Hit]]]:
-    """Give what each check saw, apart by severity and by the waiver that holds for it."""
+    """Yield what each check saw, apart by severity and by the waiver that holds for it."""
     for check in selected:
         groups: dict[tuple[str, Severity], list[Hit]] = {}
         narrowed = context.with_answers(check.needs)
@@ -236,7 +236,7 @@ def join_evidence(hits: Sequence[Hit]) -> str:
 
 
 def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
-    """Give texts with their nodes; many that differ in numbers alone become one."""
+    """Yield texts with their nodes; many that differ in numbers alone become one."""
     texts_by_shape: dict[str, list[str]] = {}
     for text, names in names_by_text.items():
         texts_by_shape.setdefault(NUMBER.sub("0", text) if names else text, []).append(text)
@@ -252,7 +252,7 @@ def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str,
 
 
 def join_fixes(hits: Sequence[Hit], program: str = "clusterctl") -> str:
-    """Give the first few fixes, nodes with the same command folded into one, and name the nodes of the others."""
+    """Return the first few fixes, nodes with the same command folded into one, and name the nodes of the others."""
     names_by_fix: dict[tuple[str, str], list[str]] = {}
     for hit in hits:
         if hit.command or hit.fix:

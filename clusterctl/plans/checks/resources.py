@@ -52,7 +52,7 @@ WORKDIR_QUESTIONS = {
 
 
 def free_bytes(disk: Disk) -> int | None:
-    """Give the free bytes; `None` where the file system does not count its blocks (tmpfs without a limit)."""
+    """Return the free bytes; `None` where the file system does not count its blocks (tmpfs without a limit)."""
     return disk.free if disk.total != 0 else None
 
 

@@ -32,7 +32,7 @@ def _find_training_nic(context: CheckContext, node: Node, facts: Facts) -> Nic |
 
 
 def _nodes_without_problems(context: CheckContext) -> list[tuple[Node, Facts]]:
-    """Give the nodes whose NIC and address are in order: for the others the cause is reported already."""
+    """Return the nodes whose NIC and address are in order: for the others the cause is reported already."""
     networks = context.networks
     healthy = [(node, facts) for node, facts in context.known if not networks[node.name].problems]
     return [(node, facts) for node, facts in healthy if not (networks[node.name].ip or "").startswith("127.")]
@@ -48,7 +48,7 @@ def _compare_nics(context: CheckContext, value: Callable[[Nic], int | None]) -> 
 
 
 def _find_route(context: CheckContext, facts: Facts, peer: str) -> Route | None:
-    """Give the route to a peer's training address; the probe may have asked for another of its addresses.
+    """Return the route to a peer's training address; the probe may have asked for another of its addresses.
 
     A peer without an address has a finding of its own; there is no route to check.
     """

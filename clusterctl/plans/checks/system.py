@@ -41,7 +41,7 @@ REPLACED_NAMES = (
 
 
 def count_workers(context: CheckContext, facts: Facts) -> int:
-    """Give the number of workers that a node would run; without a job one per GPU."""
+    """Return the number of workers that a node would run; without a job one per GPU."""
     nproc_per_node = context.job.nproc_per_node if context.job else "gpu"
     if context.job and context.job.is_single_process:
         return 1
@@ -243,7 +243,7 @@ def _offsets(context: CheckContext) -> dict[str, tuple[float, float]]:
 
 
 def _common_offset(context: CheckContext) -> float:
-    """Give by how much all nodes differ from this machine, in seconds: then the clock here is wrong. Else 0."""
+    """Return by how much all nodes differ from this machine, in seconds: then the clock here is wrong. Else 0."""
     offsets = sorted(_offsets(context).values())
     if len(offsets) < 2:
         return 0.0
@@ -279,7 +279,7 @@ def local_clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
 
 
 def _list_gpu_holders(context: CheckContext, node: Node, facts: Facts) -> tuple[LockHolder, ...]:
-    """Give the holders of the GPUs that the job would take; without a job, of any."""
+    """Return the holders of the GPUs that the job would take; without a job, of any."""
     device_ids = {device.id for device in plan_devices(context.job, node, facts)} if context.job else None
     uuids = {holder: (holder.name or "")[len(GPU_LOCK_PREFIX) :] for holder in facts.locks}
     return tuple(

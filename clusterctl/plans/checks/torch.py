@@ -36,7 +36,7 @@ def _compare_torch(context: CheckContext) -> Split | None:
 
 
 def _install_commands(context: CheckContext, split: Split) -> str:
-    """Give the commands that install the version of most nodes on the others."""
+    """Return the commands that install the version of most nodes on the others."""
     odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
     lines = {node.name: _install_torch(node, facts, split.majority) for node, facts in odd[:4]}
     commands = run_on_each(context, lines)
@@ -47,7 +47,7 @@ def _install_commands(context: CheckContext, split: Split) -> str:
 
 
 def _install_torch(node: Node, facts: Facts, version: str | None) -> str:
-    """Give the line that installs torch, in the given version if there is one."""
+    """Return the line that installs torch, in the given version if there is one."""
     return pip_install(node, facts, f"torch=={version}" if version else "torch")
 
 
@@ -141,7 +141,7 @@ def nccl_differs(context: CheckContext) -> Iterator[Hit]:
 
 
 def nccl_version(facts: Facts) -> str | None:
-    """Give the version of NCCL: that of the library itself, else the package's."""
+    """Return the version of NCCL: that of the library itself, else the package's."""
     return facts.nccl.version or _package_version(facts, "nvidia-nccl")
 
 

@@ -54,11 +54,11 @@ class DeepCheckResult:
         )
 
     def name(self, number: int) -> str:
-        """Give a node's name."""
+        """Return a node's name."""
         return self.names[number]
 
     def describe_error(self, group: GroupResult | None) -> str:
-        """Say what went wrong in a group, and on which rank."""
+        """Return what went wrong in a group, and on which rank."""
         if group is None or not group.error:
             return tr("no answer")
         if group.rank is None:
@@ -71,7 +71,7 @@ class DeepCheckResult:
     def groups_with(
         self, *nodes: int, kinds: Sequence[str] = ("alone", "pairs", "again")
     ) -> list[GroupResult]:
-        """Give the smaller groups in which these nodes were, the latest first."""
+        """Return the smaller groups in which these nodes were, the latest first."""
         members = set(nodes)
         groups = [group for round_ in self.rounds if round_.round in kinds for group in round_.groups]
         return [group for group in reversed(groups) if members <= set(group.nodes)]
@@ -88,7 +88,7 @@ class DeepCheckResult:
 
     @property
     def pairs(self) -> list[GroupResult]:
-        """Give each pair of nodes that was tried once: of two tries that went well the better one, else the later."""
+        """Return each pair of nodes that was tried once: of two tries that went well the better one, else the later."""
         best_tries: dict[frozenset[int], GroupResult] = {}
         for group in self._pair_tries:
             pair = frozenset(group.nodes)
@@ -167,7 +167,7 @@ def _parse_line(line: str) -> Untrusted:
 
 
 def _is_valid_round(round_: RoundEntry, count: int) -> bool:
-    """Tell whether the numbers can be calculated with, and the nodes are ours."""
+    """Return whether the numbers can be calculated with, and the nodes are ours."""
     rows = [row for group in round_.groups for row in group.rows]
     numbers = {number for group in round_.groups for number in group.nodes}
     return all(len(row) == 2 and row[1] > 0 for row in rows) and numbers <= set(range(count))

@@ -36,7 +36,7 @@ class Frame:
 
     @property
     def own(self) -> bool:
-        """Tell whether it is outside of Python's libraries."""
+        """Return whether it is outside of Python's libraries."""
         return not _LIBRARY.search(self.file)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def signature(self) -> tuple[str, str, str]:
-        """Give what must be the same on all ranks."""
+        """Return what must be the same on all ranks."""
         return self.operation, self.sizes, self.types
 
 
@@ -74,7 +74,7 @@ class GroupRecord:
 
     @property
     def title(self) -> str:
-        """Give the name that the job has for it."""
+        """Return the name that the job has for it."""
         return self.about or self.name
 
 
@@ -105,12 +105,12 @@ class RankEvidence:
 
     @property
     def where(self) -> Frame | None:
-        """Give the line of the job at which the main thread is; of a library if there is none."""
+        """Return the line of the job at which the main thread is; of a library if there is none."""
         return next((frame for frame in self.frames if frame.own), self.frames[0] if self.frames else None)
 
     @property
     def ended(self) -> bool:
-        """Tell whether its process is gone."""
+        """Return whether its process is gone."""
         return self.exit is not None or self.signal is not None
 
 
@@ -230,6 +230,6 @@ def _parse_frame(line: str) -> Frame | None:
 
 
 def main_frames(stack: str) -> tuple[Frame, ...]:
-    """Give the frames of the main thread; empty while it runs no Python."""
+    """Return the frames of the main thread; empty while it runs no Python."""
     threads = list(read_threads(stack))[-MOST_THREADS:]
     return tuple(threads[-1]) if threads else ()

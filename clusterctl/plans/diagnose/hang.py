@@ -65,17 +65,17 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        """Say it in one sentence."""
+        """Return the judgement in one sentence."""
         return word(self.code, self.case, self.facts)[0]
 
     @property
     def fix(self) -> str:
-        """Say what to do next."""
+        """Return what to do next."""
         return word(self.code, self.case, self.facts)[1]
 
     @property
     def hangs(self) -> bool:
-        """Tell whether something is wrong."""
+        """Return whether something is wrong."""
         return self.code not in ("CC-HANG-009", "CC-HANG-010", "CC-HANG-011", "CC-HANG-012")
 
 
@@ -91,12 +91,12 @@ class Wait:
 
     @property
     def age(self) -> float:
-        """Give the seconds since the first rank entered it."""
+        """Return the seconds since the first rank entered it."""
         return max(self.entered[rank].age for rank in self.waiting)
 
     @property
     def entry(self) -> Entry:
-        """Give what most ranks have entered."""
+        """Return what most ranks have entered."""
         return majority(self.entered)[0]
 
 
@@ -181,7 +181,7 @@ def reduce_coalesced(group: GroupRecord) -> GroupRecord:
 def _members(
     group: GroupRecord, records: Mapping[int, object], by_rank: Mapping[int, object], world: int | None
 ) -> set[int]:
-    """Give the ranks of a group: torch tells them of few; all are in the default group, others were seen in it."""
+    """Return the ranks of a group: torch tells them of few; all are in the default group, others were seen in it."""
     everyone = {*by_rank, *range(world or 0)}
     return everyone if group.about == "default_pg" else set(records)
 
@@ -200,7 +200,7 @@ def gaps(group: GroupRecord) -> Iterator[float]:
 
 
 def majority(entered: Mapping[int, Entry]) -> tuple[Entry, tuple[int, ...]]:
-    """Give what most ranks have entered, of equally many what the lowest rank has; and those ranks."""
+    """Return what most ranks have entered, of equally many what the lowest rank has; and those ranks."""
     counts = Counter(entered[rank].signature for rank in sorted(entered))
     usual = counts.most_common(1)[0][0]
     ranks = tuple(rank for rank in sorted(entered) if entered[rank].signature == usual)
@@ -265,7 +265,7 @@ def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judge
 
 
 def uncaught_exception(rank: RankEvidence) -> str:
-    """Give the exception that a living rank has written last and says was not caught; empty if there is none."""
+    """Return the exception that a living rank has written last and says was not caught; empty if there is none."""
     if rank.ended or not rank.process or any(frame.function == "<module>" for frame in rank.frames):
         return ""
     return final_exception(rank.stderr) if rank.uncaught and rank.stack else ""
@@ -335,7 +335,7 @@ def _judge_complete(wait: Wait, by_rank: Mapping[int, RankEvidence]) -> Judgemen
 
 
 def _agrees(entry: Entry, usual: Entry) -> bool:
-    """Tell whether two ranks have entered the same; of some operations each rank may have a size of its own."""
+    """Return whether two ranks have entered the same; of some operations each rank may have a size of its own."""
     if entry.operation != usual.operation:
         return False
     sized = entry.operation.strip("_").replace("_coalesced", "") in SAME_ON_ALL
@@ -523,7 +523,7 @@ class KeptDiagnosis:
 
     @property
     def summary(self) -> str:
-        """Say where the ranks were, and when."""
+        """Return where the ranks were, and when."""
         shown = self.ranks[:MOST_SHOWN]
         where = next((str(rank.where) for rank in shown if rank.where is not None), "")
         names = fold_numbers([rank.rank for rank in shown])
@@ -553,7 +553,7 @@ class KeptDiagnosis:
 
 
 def choose_least_wait(reasons: Iterable[str]) -> float:
-    """Give the seconds after which a rank that waits may be a hang, by why each node has kept where its ranks are.
+    """Return the seconds after which a rank that waits may be a hang, by why each node has kept where its ranks are.
 
     Only nodes with a living agent count: it reports a stall as long as that lasts, a lost one's report may be old.
     """
@@ -600,7 +600,7 @@ def kept_to_json(kept: KeptDiagnosis) -> HangEntry:
 
 
 def render_kept(kept: KeptDiagnosis, command: str = "clusterctl") -> list[str]:
-    """Say where the ranks were, what that means, and what to do; nothing if they made progress until a time limit."""
+    """Return where ranks were, what that means, and what to do; nothing if they made progress until a time limit."""
     judgement = kept.judgement
     if kept.why == TIME_LIMIT and not judgement.hangs:
         return []

@@ -27,7 +27,7 @@ TRANSFER_SIZE = 256 << 10  # bytes each way
 
 
 def render_rail(rail: str) -> str:
-    """Say on which rail something was seen; the training addresses go without saying."""
+    """Return on which rail something was seen; the training addresses go without saying."""
     return tr(" in {network}", network=rail) if rail else ""
 
 
@@ -51,7 +51,7 @@ def choose_mesh_members(
 def plan_rails(
     nodes: Sequence[Node], facts: Mapping[str, Facts], networks: Mapping[str, NodeNetwork]
 ) -> dict[str, dict[str, str]]:
-    """Give each node's addresses by rail: the training address, and the first one of each further NIC that was chosen.
+    """Return addresses by node and rail: the training address, and the first one of each further NIC that was chosen.
 
     What two nodes have (a bridge of containers, say) leads nowhere and is left out.
     """

@@ -37,12 +37,12 @@ class RankRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Give the texts below `rank_headings`."""
+        """Return the texts below `rank_headings`."""
         return self.ranks, self.nodes, self.process, self.at, self.collective
 
 
 def rank_headings() -> tuple[str, ...]:
-    """Give the headings of the rows."""
+    """Return the headings of the rows."""
     return tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")
 
 
@@ -68,7 +68,7 @@ def fold_ranks(ranks: Iterable[RankEvidence], suspects: Sequence[int]) -> list[R
 
 
 def fold_stacks(ranks: Iterable[RankEvidence]) -> dict[str, list[int]]:
-    """Give each stack once, with the ranks that are in it."""
+    """Return each stack once, with the ranks that are in it."""
     by_stack: dict[str, list[int]] = {}
     for rank in ranks:
         if rank.stack:
@@ -94,7 +94,7 @@ def _where(rank: RankEvidence) -> str:
 
 
 def _collective_key(rank: RankEvidence) -> object:
-    """Give what must be the same for ranks in one row."""
+    """Return what must be the same for ranks in one row."""
     found = newest_entry(rank)
     return found and (found[0].title, found[1].number, found[1].operation, found[1].done)
 
@@ -113,6 +113,6 @@ def _describe_collective(alike: Sequence[RankEvidence]) -> str:
 
 
 def newest_entry(rank: RankEvidence) -> tuple[GroupRecord, Entry] | None:
-    """Give what a rank has entered last, in which group; what is not over counts before what is."""
+    """Return what a rank has entered last, in which group; what is not over counts before what is."""
     entries = [(group, entry) for group in rank.groups for entry in group.entries]
     return min(entries, key=lambda pair: (pair[1].done, pair[1].age), default=None)

@@ -63,7 +63,7 @@ def judge_slowness(nodes: Iterable[NodeEvidence]) -> Slowness:
 
 
 def find_offsets(nodes: Sequence[NodeEvidence]) -> dict[str, float]:
-    """Give each node's clock minus the hub's, as far as the hub has compared them; one node needs no comparison."""
+    """Return each node's clock minus the hub's, as far as the hub has compared them; one node needs no comparison."""
     hub = max(nodes, key=lambda node: len(node.clocks), default=None)
     if hub is None:
         return {}
@@ -72,7 +72,7 @@ def find_offsets(nodes: Sequence[NodeEvidence]) -> dict[str, float]:
 
 
 def collect_entry_times(ranks: Sequence[RankEvidence], starts: Mapping[str, float]) -> list[dict[int, float]]:
-    """Give for each collective that all ranks of its group have recorded when each of them entered it."""
+    """Return for each collective that all ranks of its group have recorded when each of them entered it."""
     groups: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
     for rank in ranks:
         for group in map(reduce_coalesced, rank.groups):

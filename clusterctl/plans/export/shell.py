@@ -167,7 +167,7 @@ def _settings_of(member: Member, job: Job) -> dict[str, str]:
 
 
 def default_nproc(job: Job) -> str:
-    """Give the number of workers on a node as far as the job says it: a number, gpu or cpu."""
+    """Return the number of workers on a node as far as the job says it: a number, gpu or cpu."""
     chosen = count_chosen_gpus(job) if job.nproc_per_node == "gpu" else None
     return str(job.nproc_per_node if chosen is None else chosen)
 
@@ -394,7 +394,7 @@ def _restart_notes(restart: Restart | None, target: Target) -> Iterator[str]:
 
 
 def requeues(restart: Restart | None) -> bool:
-    """Tell whether Slurm starts the job again when a node is lost."""
+    """Return whether Slurm starts the job again when a node is lost."""
     return restart is not None and restart.max > 0 and "node_lost" in restart.on
 
 

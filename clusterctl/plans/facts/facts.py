@@ -47,12 +47,12 @@ T = TypeVar("T")
 
 
 def plan_neighbours(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Say for each node, in the order of the inventory, whom it calls."""
+    """Return for each node, in the order of the inventory, the nodes that it calls."""
     return {name: list_neighbours(names, index) for index, name in enumerate(names)}
 
 
 def list_neighbours(nodes: Sequence[T], index: int) -> tuple[T, ...]:
-    """Give those at whom the node at a place looks."""
+    """Return the neighbours of node `index`."""
     count = len(nodes)
     steps = range(1, count) if count <= FULL_MESH_LIMIT else [count - 1, *_powers_of_two(count)]
     return tuple(nodes[(index + step) % count] for step in steps)
@@ -113,7 +113,7 @@ def _with_offset(clock: Clock, sent_at: float | None, received_at: float | None)
 
 
 def probe_request(node: Node, nodes: tuple[Node, ...], payload_hash: str) -> ProbeRequest:
-    """Give the request for one node's probe; `payload_hash` is the SHA-256 of what a launch would need there.
+    """Return the request for one node's probe; `payload_hash` is the SHA-256 of what a launch would need there.
 
     It is asked for its ways to node 0 and to its neighbours: all ways would be a million for a thousand nodes.
     """

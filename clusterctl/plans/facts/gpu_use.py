@@ -1,4 +1,4 @@
-"""Who holds the locks and the memory of GPUs."""
+"""The holders of locks and of GPU memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def describe_age(seconds: float) -> str:
 def describe_holders(
     holders: Iterable[LockHolder], indices: Mapping[str, int], format_age: AgeFormatter = describe_age
 ) -> tuple[str, ...]:
-    """Say what is held by whom, one line for each run; `indices` are the GPUs' by UUID."""
+    """Return what is held by whom, one line for each run; `indices` are the GPUs' by UUID."""
     groups: dict[tuple[str | None, int | None], list[LockHolder]] = {}
     for holder in holders:
         groups.setdefault((holder.run, holder.pid), []).append(holder)
@@ -79,7 +79,7 @@ MAX_NAMED_PROCESSES = 8  # processes named for one GPU
 
 
 def render_gpu_memory(entries: Sequence[Untrusted]) -> tuple[str, ...]:
-    """Say what is in use after a run: `GPU 0: 70000 MiB, by pid 4711 of bob (python train.py)`."""
+    """Return what is in use after a run: `GPU 0: 70000 MiB, by pid 4711 of bob (python train.py)`."""
     return tuple(map(_render_gpu, entries))
 
 

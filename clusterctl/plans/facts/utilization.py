@@ -60,7 +60,7 @@ class Spread:
 
 
 def measure_spread(values: Sequence[float]) -> Spread | None:
-    """Give least, median and most; None without values."""
+    """Return least, median and most; None without values."""
     from statistics import median  # noqa: PLC0415 - 9 ms, which most verbs need not wait for
 
     return Spread(min(values), median(values), max(values)) if values else None

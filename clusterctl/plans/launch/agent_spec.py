@@ -92,7 +92,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
 
 
 def _render_gang(plan: LaunchPlan, node: NodePlan) -> GangPart:
-    """Give what the nodes' agents need of each other."""
+    """Return what the nodes' agents need of each other."""
     if not plan.has_gang:
         return {}
     part: GangPart = {"node_ports": [_answering_ports(other) for other in plan.all_nodes]}
@@ -100,18 +100,18 @@ def _render_gang(plan: LaunchPlan, node: NodePlan) -> GangPart:
 
 
 def _answering_ports(node: NodePlan) -> NodePorts:
-    """Give ports that a firewall between the nodes lets through: of those that `ports` names, the first is enough."""
+    """Return ports that a firewall between the nodes lets through: of those that `ports` names, the first is enough."""
     ports = [node.member.node.ssh.port or SSH_PORT, *(_port_range(node) or [])[:1]]
     return {"slot": node.member.slot, "address": node.ip or "", "ports": ports}
 
 
 def _port_range(node: NodePlan) -> list[int] | None:
-    """Give the range that a node's own ports are taken from."""
+    """Return the range that a node's own ports are taken from."""
     return list(node.member.node.ports) if node.member.node.ports else None
 
 
 def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
-    """Give what the agents need to start the run again by themselves; nothing for a job without `restart`."""
+    """Return what the agents need to start the run again by themselves; nothing for a job without `restart`."""
     if plan.job.restart is None:
         return {}
     roster: list[RosterEntry] = [
@@ -133,7 +133,7 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
 
 
 def _render_start(job: Job) -> StartPart:
-    """Give how torchrun starts its workers; nothing for new interpreters."""
+    """Return how torchrun starts its workers; nothing for new interpreters."""
     if job.start == "exec":
         return {}
     start: StartSpec = {"mode": job.start, "preload": list(job.preload)}
@@ -141,7 +141,7 @@ def _render_start(job: Job) -> StartPart:
 
 
 def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
-    """Give what Ray needs on a node; nothing for other launchers. Only the GPUs that the run takes are Ray's."""
+    """Return what Ray needs on a node; nothing for other launchers. Only the GPUs that the run takes are Ray's."""
     if plan.job.launcher != "ray":
         return {}
     counts = [_count_ray_gpus(plan.job, other) for other in plan.nodes]
@@ -158,7 +158,7 @@ def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
 
 
 def _render_mpi(plan: LaunchPlan) -> MpiPart:
-    """Give how many ranks mpirun starts on each node; nothing for other launchers."""
+    """Return how many ranks mpirun starts on each node; nothing for other launchers."""
     if plan.job.launcher != "mpirun":
         return {}
     return {"mpi": {"slots": [node.nproc_per_node or 1 for node in plan.nodes]}}
@@ -172,20 +172,20 @@ def _count_ray_gpus(job: Job, node: NodePlan) -> int | None:
 
 
 def _render_stall(job: Job) -> StallSpec | None:
-    """Give when a run counts as stalled; None where that is switched off."""
+    """Return when a run counts as stalled; None where that is switched off."""
     if not job.stall.after:
         return None
     return {"after": job.stall.after, "then": "" if job.stall.then == "report" else job.stall.then}
 
 
 def restart_to_spec(restart: Restart, stall: Stall) -> RestartSpec:
-    """Give the job's `restart`."""
+    """Return the job's `restart`."""
     reasons = [*restart.on, *([STALLED] if stall.then == "restart" else [])]
     return {"max": restart.max, "on": reasons, "progress": restart.progress}
 
 
 def describe_node(node: Node, facts: Facts, code: str, secrets: Collection[str]) -> dict[str, str]:
-    """Give what is known of a node by name; of secrets only the names of their variables, never a value."""
+    """Return what is known of a node by name; of secrets only the names of their variables, never a value."""
     values = {
         "code": code,
         "nic": english_of(resolve_network(node, facts).source),

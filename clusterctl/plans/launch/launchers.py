@@ -50,7 +50,7 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
 def plan_argv(
     job: Job, python: Template, values: Mapping[str, Segment], *, own_logs: bool = True
 ) -> tuple[Template, ...]:
-    """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'.
+    """Return what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'.
 
     With `own_logs` torchrun writes the output of each rank to a file in the run's directory.
     """
@@ -71,7 +71,7 @@ def _plan_process(job: Job, python: Template, values: Mapping[str, Segment]) -> 
 
 
 def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Template]:
-    """Give the variables that lead a node's only process to the others; torchrun and Ray set their own."""
+    """Return the variables that lead a node's only process to the others; torchrun and Ray set their own."""
     return (
         {key: make_template(values[name]) for key, name in ONE_PROCESS_ENV.items()}
         if job.is_single_process and not job.runs_on_head
@@ -80,7 +80,7 @@ def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Templa
 
 
 def nested_log_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Template]:
-    """Give the variables by which a torchrun below the program writes a log of each rank into the run's directory.
+    """Return the variables by which a torchrun below the program writes a log of each rank into the run's directory.
 
     It also goes on writing to the program's output: a script may read that, and accelerate overrides the directory.
     """
@@ -94,7 +94,7 @@ RAY_PORTS = 10  # of Ray's own processes on a node and of its block; each worker
 
 
 def plan_ray_start(values: Mapping[str, Segment], address: Segment, *, head: bool) -> tuple[Template, ...]:
-    """Give what a person would type to start Ray on a node; the node adds ports and a directory of the run's own."""
+    """Return what a person would type to start Ray on a node; the node adds ports and a directory of the run's own."""
     words = (make_template("ray"), make_template("start"))
     node_address = _flag("--node-ip-address", address)
     if head:
@@ -107,7 +107,7 @@ def plan_ray_start(values: Mapping[str, Segment], address: Segment, *, head: boo
 def _plan_torchrun(
     job: Job, values: Mapping[str, Segment], log_flags: tuple[Template, ...]
 ) -> tuple[Template, ...]:
-    """Give torchrun's flags and the program; valid for torch 2.2 and later."""
+    """Return torchrun's flags and the program; valid for torch 2.2 and later."""
     return (
         *_flag("--nnodes", values["nnodes"]),
         *_flag("--node-rank", values["node_rank"]),
@@ -137,7 +137,7 @@ def _flag(name: str, *value: Segment) -> tuple[Template, Template]:
 
 
 def _program(job: Job) -> tuple[Template, ...]:
-    """Give what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
+    """Return what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
     if job.module is not None:
         return make_template("--module"), make_template("--"), make_template(job.module)
     script = job.script or ""
@@ -189,18 +189,18 @@ SIMULATED_GPU = "Simulated GPU"  # the model that a GPU of `lab up --gpus` names
 
 
 def has_simulated_gpus(facts: Facts) -> bool:
-    """Tell whether a node's GPUs are those of `lab up --gpus`, on which nothing can be computed."""
+    """Return whether a node's GPUs are those of `lab up --gpus`, on which nothing can be computed."""
     return bool(facts.gpus.devices) and all(gpu.name == SIMULATED_GPU for gpu in facts.gpus.devices)
 
 
 def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
-    """Give the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
+    """Return the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
     rules = VENDOR_NIC_RULES.get(vendor, VENDOR_NIC_RULES["nvidia"])
     return {name: rule(nics) for name, rule in sorted(rules.items())} if nics else {}
 
 
 def visible_env(vendor: str, gpus: Sequence[int]) -> dict[str, str]:
-    """Give the variables that show a job these GPUs only; none for an empty list, which means all."""
+    """Return the variables that show a job these GPUs only; none for an empty list, which means all."""
     rules = VISIBLE_GPU_RULES.get(vendor, VISIBLE_GPU_RULES["nvidia"])
     return {name: rule([str(index) for index in gpus]) for name, rule in rules.items()} if gpus else {}
 
@@ -216,7 +216,7 @@ def count_chosen_gpus(job: Job) -> int | None:
 
 
 def vendor_of(facts: Facts) -> str:
-    """Tell whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
+    """Return whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
     vendor = facts.gpus.vendor
     if vendor is not None and vendor in VENDOR_NIC_RULES:
         return vendor

@@ -141,7 +141,7 @@ def nic_with_address(facts: Facts, ip: str) -> str | None:
 
 
 def training_nic(network: NodeNetwork, facts: Facts) -> Nic | None:
-    """Give the NIC that has the training address, or the first one that was chosen."""
+    """Return the NIC that has the training address, or the first one that was chosen."""
     owner = nic_with_address(facts, network.ip) if network.ip else None
     name = owner if owner in network.nics else next(iter(network.nics), None)
     return _find_nic(facts, name) if name else None
@@ -197,18 +197,18 @@ _RATE = re.compile(r"([0-9.]+) *Gb/sec")
 
 
 def active_ports(facts: Facts) -> tuple[InfinibandPort, ...]:
-    """Give the ports that carry traffic."""
+    """Return the ports that carry traffic."""
     return tuple(port for port in facts.infiniband if port.state == ACTIVE)
 
 
 def parse_rate(port: InfinibandPort) -> float | None:
-    """Give a port's rate in Gbit/s."""
+    """Return a port's rate in Gbit/s."""
     match = _RATE.search(port.rate or "")
     return float(match[1]) if match else None
 
 
 def plan_hcas(facts: Facts, nics: Collection[str]) -> str | None:
-    """Give the NCCL_IB_HCA that names, exactly, the ports of the chosen NICs; else all active InfiniBand ports.
+    """Return the NCCL_IB_HCA that names, exactly, the ports of the chosen NICs; else all active InfiniBand ports.
 
     NCCL by itself takes every active port. None where there is none.
     """

@@ -64,7 +64,7 @@ def explain_rank_pattern(pattern: str | None, nodes: Sequence[Node]) -> str:
 def plan_placement(
     inventory: Inventory, job: Job, *, pattern: str | None = None, exclude: str | None = None
 ) -> tuple[Member, ...]:
-    """Give each chosen node its node_rank; `--nodes` beats the job's `nodes:`, a count takes the first ones.
+    """Assign a node_rank to each chosen node; `--nodes` beats the job's `nodes:`, a count takes the first ones.
 
     Nodes that are kept in reserve are chosen only by name. The spares that the job wants come last.
     """
@@ -174,7 +174,7 @@ def _matches_device(word: str, device: Device) -> bool:
 
 
 def warn_of_losses(nodes: int, spares: int) -> str:
-    """Say so if a run survives fewer lost nodes than it has spares: more than half of all must be left each time."""
+    """Return so if a run survives fewer lost nodes than it has spares: more than half of all must be left each time."""
     survived = min(spares, (nodes + spares - 1) // 2)
     if survived == spares:
         return ""

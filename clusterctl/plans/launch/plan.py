@@ -175,7 +175,7 @@ def _shared_values(
     world_size: int | None,
     run_id: str | None,
 ) -> dict[str, Segment]:
-    """Give what all nodes have in common; what another attempt may change is left to the agents."""
+    """Return what all nodes have in common; what another attempt may change is left to the agents."""
     master, may_restart = members[0].name, job.restart is not None
     address = measured[master].ip
     return {
@@ -332,7 +332,7 @@ def plan_to_json(plan: LaunchPlan) -> LaunchPlanEntry:
 
 
 def offline(member: Member) -> PlanFacts:
-    """Give what the inventory alone tells of a node."""
+    """Return what the inventory alone tells of a node."""
     return PlanFacts(
         ip=member.node.ip or (member.node.host if _is_ipv4(member.node.host) else None),
         nics=member.node.nic,

@@ -205,14 +205,14 @@ def list_companion_files(setup: Setup) -> tuple[str, ...]:
 
 
 def render_setup(plan: SetupPlan, files: Manifest) -> list[str]:
-    """Say what would be done, for `launch --dry-run`."""
+    """Return what would be done, for `launch --dry-run`."""
     heading = tr("# setup, once on each node for the same content, with its own <python>")
     file_summary = tr("# files for it: {count}, {size} bytes", count=len(files.entries), size=files.size)
     return [heading, file_summary, "cd <run_dir>/setup", *(step.render() for step in plan.steps), ""]
 
 
 def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> SetupSpec:
-    """Give what an agent needs to carry it out."""
+    """Return what an agent needs to carry it out."""
     return {
         "content": content_hash_on_node(plan, activate),
         "kind": plan.setup.kind,
@@ -238,7 +238,7 @@ def setup_to_json(plan: SetupPlan, files: Manifest) -> SetupEntry:
 
 
 def setup_probe_request(plan: SetupPlan | None, activate: str | None) -> SetupQuery | None:
-    """Give what a probe is asked about the environment."""
+    """Return what a probe is asked about the environment."""
     if plan is None or plan.setup.kind is None:
         return None
     return {"content": content_hash_on_node(plan, activate), "brings_torch": plan.installs_torch}
@@ -251,7 +251,7 @@ ATTEMPT_TEXTS = {
 
 
 def render_attempt_hooks(job: Job) -> list[str]:
-    """Say what is run around each attempt, as comments."""
+    """Return what is run around each attempt, as comments."""
     return [
         tr(ATTEMPT_TEXTS[name], command=command)
         for name, hook in attempt_hooks(job).items()
@@ -260,13 +260,13 @@ def render_attempt_hooks(job: Job) -> list[str]:
 
 
 def hooks_to_spec(job: Job) -> Hooks:
-    """Give the commands around each attempt, for the agents."""
+    """Return the commands around each attempt, for the agents."""
     hooks: Any = {name: _hook_to_spec(hook) for name, hook in attempt_hooks(job).items()}
     return hooks  # type: ignore[no-any-return]  # the names are `before` and `after`
 
 
 def attempt_hooks(job: Job) -> Mapping[str, Hook]:
-    """Give `before` and `after`, as far as the job has them."""
+    """Return `before` and `after`, as far as the job has them."""
     return {name: hook for name, hook in (("before", job.before), ("after", job.after)) if hook and hook.run}
 
 

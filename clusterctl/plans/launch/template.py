@@ -105,7 +105,7 @@ def list_unmeasured(values: Iterable[Template]) -> tuple[str, ...]:
 
 
 def template_to_json(value: Template) -> SentTemplate:
-    """Give the form the agent reads: a string, or segments with `{"fill": name}` holes."""
+    """Return the form the agent reads: a string, or segments with `{"fill": name}` holes."""
     if len(value) == 1 and isinstance(value[0], str):
         return value[0]
     return [_segment_to_json(part) for part in value]

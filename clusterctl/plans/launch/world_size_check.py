@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def describe_world_event(event: Untrusted) -> str:
-    """Say that processes of a node were started with another WORLD_SIZE; nothing for any other event."""
+    """Return that processes of a node were started with another WORLD_SIZE; nothing for any other event."""
     observed, planned = event.integer("seen", 0), event.integer("planned", 0)
     if cast("JournalEvent", event.text("event", 40)) != "world_size" or observed is None or planned is None:
         return ""
@@ -23,13 +23,13 @@ def describe_world_event(event: Untrusted) -> str:
 
 
 def describe_unplanned(observed: int, planned: int) -> str:
-    """Say what was seen and what it means."""
+    """Return what was seen and what it means."""
     message, fix = word("CC-RUN-051", "", {"observed": observed, "planned": planned})
     return tr("{code}: {text}; {fix}", code="CC-RUN-051", text=message, fix=fix)
 
 
 def render_unplanned(world_sizes: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Say it of a run that has ended; `world_sizes` are what was seen and what was planned, by node."""
+    """Return the check of a run that has ended; `world_sizes` are what was seen and what was planned, by node."""
     groups: dict[tuple[int, int], list[str]] = {}
     for name, pair in world_sizes.items():
         groups.setdefault(pair, []).append(name)

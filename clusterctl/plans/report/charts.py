@@ -28,7 +28,7 @@ FIRST_NAMES = ("loss", "train_loss", "eval_loss", "lm_loss", "val_loss")
 
 
 def node_plots(record: NodeRecord) -> list[Plot]:
-    """Give the plots of one node; what it does not have is left out."""
+    """Return the plots of one node; what it does not have is left out."""
     history = record.history
     plots = [
         _gpu_plot(history, tr("GPU"), "busy", format_percent, 100.0),
@@ -65,7 +65,7 @@ def _gpu_plot(history: History, title: str, quantity: str, form: Format, top: fl
 
 
 def _describe_gpu_events(history: History) -> str:
-    """Say what else was seen of the GPUs: errors of the driver, lowered clocks."""
+    """Return what else was seen of the GPUs: errors of the driver, lowered clocks."""
     notes = []
     for name in history.list_names("gpu", "xid"):
         xids = {int(value) for value in pick(history.values("gpu", name, "xid")) if value}
@@ -100,7 +100,7 @@ def _fold(plot: Plot, what: str) -> Plot:
 def _spread(
     lines: Sequence[Sequence[Point]], middle: Callable[[list[float]], float]
 ) -> tuple[tuple[tuple[float, float, float], ...], tuple[Point, ...]]:
-    """Give lowest, highest and middle of lines at the times of the first."""
+    """Return lowest, highest and middle of lines at the times of the first."""
     band: list[tuple[float, float, float]] = []
     points: list[Point] = []
     for row in zip(*lines, strict=False):
@@ -112,7 +112,7 @@ def _spread(
 
 
 def network_lines(record: NodeRecord) -> list[Line]:
-    """Give what the training NICs carry, or all that carry anything; RDMA goes past the kernel and is counted apart."""
+    """Return what the training NICs carry, or all NICs with traffic; RDMA goes past the kernel and is counted apart."""
     history = record.history
     names = history.list_names("nic", "received")
     chosen = [name for name in record.launched.nics if name in names] or [

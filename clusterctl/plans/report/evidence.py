@@ -17,7 +17,7 @@ MOST_STACK_LINES = 200
 
 
 def render_sentence(judgement: Judgement, command: str = "clusterctl") -> list[Child]:
-    """Give the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
+    """Return the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
     sentence = element("b", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code))
     fix = begin_commands(judgement.fix, command)
     return [
@@ -35,7 +35,7 @@ def mark_commands(text: str) -> list[Child]:
 
 
 def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: bool = True) -> list[Child]:
-    """Give the ranks as `diagnose` shows them, and the stacks, those of the suspects first, and open if wanted."""
+    """Return the ranks as `diagnose` shows them, and the stacks, those of the suspects first, and open if wanted."""
     suspects = judgement.suspects
     rows = fold_ranks(ranks, suspects)
     more = len(rows) - MOST_ROWS
@@ -69,7 +69,7 @@ def _stack(stack: str, ranks: list[int], *, is_open: bool) -> Html:
 
 
 def render_slowness(slowness: Slowness) -> list[Child]:
-    """Give the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
+    """Return the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
     judgement = slowness.judgement
     headings = (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"))
     note = tr(

@@ -59,7 +59,7 @@ def _about(record: NodeRecord, key: str) -> str:
 
 
 def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str]) -> str:
-    """Give what all nodes have in common, or each value with its nodes."""
+    """Return what all nodes have in common, or each value with its nodes."""
     groups: dict[str, list[str]] = {}
     for name, record in records.items():
         text = describe(record)

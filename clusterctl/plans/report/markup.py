@@ -78,7 +78,7 @@ def table(headings: Sequence[str], rows: Iterable[Html]) -> Html:
 
 
 def document(title: str, language: str, style: str, body: Html) -> str:
-    """Give the whole file; the style is ours, and the policy allows it by its hash."""
+    """Return the whole file; the style is ours, and the policy allows it by its hash."""
     digest = b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     if "<" in style:
@@ -102,7 +102,7 @@ STYLE_FILE, SCRIPT_FILE, ICON_FILE = "page.css", "page.js", "page.svg"
 
 
 def live_document(title: str, language: str, body: Html) -> str:
-    """Give a page with our own style, script and icon, which are files next to it; its policy is a header."""
+    """Return a page with our own style, script and icon, which are files next to it; its policy is a header."""
     head = join(
         [
             element("meta", charset="utf-8"),

@@ -41,7 +41,7 @@ MOST_ATTEMPTS = 5  # that have ended, in the result
 
 
 def render_report(run: ReportedRun, other: ReportedRun | None, command: str, secrets: Iterable[str]) -> str:
-    """Give the file; `command` is how commands on it begin."""
+    """Return the file; `command` is how commands on it begin."""
     title = tr("run {run}", run=short_id(run.run_id))
     if other is None:
         body = element("main", _header(run), render_result(run), *_sections(run, command))
@@ -63,7 +63,7 @@ def _header(run: ReportedRun) -> Html:
 
 
 def render_result(run: ReportedRun) -> Html:
-    """Give the state and the cause of its end; of a run that makes no progress first why."""
+    """Return the state and the cause of its end; of a run that makes no progress first why."""
     kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
     headline = element("p", element("b", _headline(run), class_=kind or None))
     content: list[Child]
@@ -81,7 +81,7 @@ def render_result(run: ReportedRun) -> Html:
 
 
 def _answer(kept: KeptDiagnosis) -> list[Child]:
-    """Give what `diagnose` would have said, and when."""
+    """Return what `diagnose` would have said, and when."""
     return [*render_sentence(kept.judgement), element("p", kept.summary)]
 
 
@@ -96,7 +96,7 @@ def _cause(run: ReportedRun) -> list[Child]:
 
 
 def _headline(run: ReportedRun) -> str:
-    """Give the state, how long the workers have run, and how often."""
+    """Return the state, how long the workers have run, and how often."""
     facts = {"state": run.state, "span": describe_span(run)}
     if not any(part.began for part in run.known):
         return run.state if run.state in LIVE else tr("{state}: {span}", **facts)
@@ -282,7 +282,7 @@ def _commands(run: ReportedRun, command: str) -> Html:
 
 
 def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
-    """Give what was started, once where it was the same."""
+    """Return what was started, once where it was the same."""
     groups: dict[str, list[str]] = {}
     for name, record in records.items():
         launched = record.launched

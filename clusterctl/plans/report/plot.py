@@ -59,11 +59,11 @@ class Scale:
 
     @property
     def seconds(self) -> float:
-        """Give how long it is."""
+        """Return how long it is."""
         return max(1.0, self.end - self.begin)
 
     def x(self, time: float) -> float:
-        """Give the place of a moment."""
+        """Return the place of a moment."""
         inner = WIDTH - LEFT - RIGHT
         return LEFT + inner * min(1.0, max(0.0, (time - self.begin) / self.seconds))
 
@@ -82,7 +82,7 @@ class Plot:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to draw."""
+        """Return whether there is nothing to draw."""
         return not any(value is not None for line in self.lines for _, value in line.points) and not self.band
 
 

@@ -53,12 +53,12 @@ class ReportedRun:
 
     @property
     def known(self) -> list[NodeState]:
-        """Give the parts that answered."""
+        """Return the parts that answered."""
         return [part for part in self.parts.values() if part]
 
     @property
     def latest(self) -> NodeState | None:
-        """Give the part that got furthest."""
+        """Return the part that got furthest."""
         return max(self.known, key=lambda part: part.attempt, default=None)
 
     @property
@@ -68,21 +68,21 @@ class ReportedRun:
 
     @property
     def ended_at(self) -> float | None:
-        """Give when the last part ended; None while one lives."""
+        """Return when the last part ended; None while one lives."""
         if any(part.live for part in self.known) or not self.known:
             return None
         return max(part.since - self.offsets.get(part.node, 0.0) for part in self.known)
 
     @property
     def began(self) -> float:
-        """Give when it was launched."""
+        """Return when it was launched."""
         times = [part.submitted for part in self.known if part.submitted]
         times += [event.time for record in self.records.values() for event in record.journal[:1]]
         return min(times, default=self.now)
 
     @property
     def has_history(self) -> bool:
-        """Tell whether any node has samples."""
+        """Return whether any node has samples."""
         return any(record.history.times for record in self.records.values())
 
 
@@ -155,7 +155,7 @@ class Moment:
 
     @property
     def sentence(self) -> str:
-        """Say it."""
+        """Return it."""
         if not self.ranks:
             return self.text
         ranks = fold_names([f"r{rank}" for rank in sorted(self.ranks)])
@@ -168,7 +168,7 @@ class Moment:
 
 
 def describe_event(event: JournalEvent) -> tuple[str, bool]:
-    """Say what an event of a journal is, and whether it is bad; nothing where a report need not tell it."""
+    """Return what an event of a journal is, and whether it is bad; nothing where a report need not tell it."""
     facts = event.facts
     if event.name in RICH_TEXTS:
         return RICH_TEXTS[event.name](facts)
@@ -259,7 +259,7 @@ def find_moments(run: ReportedRun) -> list[Moment]:
 
 
 def _is_same(before: Moment, moment: Moment) -> bool:
-    """Tell whether two are one: soon after each other, and on other nodes unless they are about ranks."""
+    """Return whether two are one: soon after each other, and on other nodes unless they are about ranks."""
     soon = moment.time - before.time < SOON
     return soon and (bool(moment.ranks) or moment.nodes[0] not in before.nodes)
 

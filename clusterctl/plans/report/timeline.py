@@ -17,7 +17,7 @@ LONGEST_LABEL = 22
 
 
 def group_phases(run: ReportedRun, end: float) -> list[tuple[tuple[str, ...], list[Phase]]]:
-    """Give the phases of the nodes; of many nodes those with alike phases share a bar."""
+    """Return the phases of the nodes; of many nodes those with alike phases share a bar."""
     by_node = {name: find_phases(record.journal, end) for name, record in run.records.items()}
     by_node = {name: phases for name, phases in by_node.items() if phases}
     if len(by_node) <= MOST_ROWS:

@@ -57,7 +57,7 @@ class History:
         return [combine(known) for row in rows if (known := pick(row))]
 
     def values(self, group: str, name: str, quantity: str) -> Values:
-        """Give the values of a column; empty if there is none."""
+        """Return the values of a column; empty if there is none."""
         return self.columns.get((group, name, quantity), ())
 
 
@@ -146,11 +146,11 @@ class RecordParser:
             self._complete = True
 
     def is_complete(self, *, details: bool) -> bool:
-        """Tell whether all that was asked for is here."""
+        """Return whether all that was asked for is here."""
         return self._complete if details else self._has_samples
 
     def finish(self, now: float) -> NodeRecord:
-        """Give what came, with times by this machine's clock; `now` is its time when the node gave its own."""
+        """Return what came, with times by this machine's clock; `now` is its time when the node gave its own."""
         return self._record if self._time is None else shift(self._record, now - self._time)
 
     def _parse_scalars(self, raw: Untrusted) -> Scalars:

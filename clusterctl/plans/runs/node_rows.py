@@ -102,14 +102,14 @@ def _join_notes(*notes: str) -> str:
 
 
 def _describe_quiet(nodes: Sequence[NodeState | None], age: Age) -> str:
-    """Say for how long no rank has made progress, if that is why one of these nodes has asked its ranks."""
+    """Return for how long no rank has made progress, if that is why one of these nodes has asked its ranks."""
     stalled = [node for node in nodes if node is not None and node.is_stalled]
     since = [node.quiet_since for node in stalled if node.quiet_since is not None]
     return tr("no progress for {span}", span=age(min(since))) if since else ""
 
 
 def _describe_stalls(names: Sequence[str], stalls: Mapping[str, Mapping[Rank, str]]) -> str:
-    """Say which of the ranks of these nodes may hang; of many the first."""
+    """Return which of the ranks of these nodes may hang; of many the first."""
     found = [(rank, text) for name in names for rank, text in stalls.get(name, NO_STALLS).items()]
     shown = tr("; ").join(f"r{rank}: {clip(text, LONGEST_NOTE)}" for rank, text in found[:MOST_STALLS])
     if len(found) <= MOST_STALLS:
@@ -150,7 +150,7 @@ def _fold_cells(nodes: Sequence[Sequence[RankCell]]) -> tuple[RankCell, ...]:
 def _mark_rank(
     rank: RankState, node: NodeState, judgement: Judgement | None, *, is_stalled: bool
 ) -> tuple[str, str]:
-    """Give a rank's state and kind, and what a judgement says of it."""
+    """Return a rank's state and kind, and what a judgement says of it."""
     state, kind = (
         _describe_rank(rank, live=node.live),
         _rank_kind(rank, live=node.live, is_stalled=is_stalled),
@@ -179,7 +179,7 @@ def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
 
 
 def _describe_part(node: NodeState | None, slot: SlotState | None, loss: str) -> tuple[str, str]:
-    """Give a node's state, and what else is known."""
+    """Return a node's state, and what else is known."""
     loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
         return LOST, translate_node_text(slot.reason)

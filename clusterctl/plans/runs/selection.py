@@ -60,7 +60,7 @@ def is_complete(parts: Parts) -> bool:
 
 
 def submitted_at(parts: Parts) -> float:
-    """Give when a run was launched."""
+    """Return when a run was launched."""
     return max((state.submitted for state in parts.values() if state), default=0.0)
 
 
@@ -70,7 +70,7 @@ def is_live(parts: Parts) -> bool:
 
 
 def owner_of(parts: Parts) -> Owner:
-    """Give who launched a run."""
+    """Return who launched a run."""
     return next((Owner(state.launched_by, state.launched_id) for state in parts.values() if state), Owner(""))
 
 
@@ -80,7 +80,7 @@ def sort_own_first(runs: Runs, user: Owner) -> dict[RunId, Parts]:
 
 
 def choose_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
-    """Give the run with that prefix, or the newest of one's own."""
+    """Return the run with that prefix, or the newest of one's own."""
     if prefix is not None:
         return _find_by_prefix(runs, prefix)
     for run_id, parts in runs.items():
@@ -92,7 +92,7 @@ def choose_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
 
 
 def choose_to_attach(runs: Runs, prefix: str | None, user: Owner) -> RunId:
-    """Give the run to attach to: the named one, the newest live one of one's own, or the newest of one's own."""
+    """Return the run to attach to: the named one, the newest live one of one's own, or the newest of one's own."""
     live = {
         run_id: parts for run_id, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(user)
     }
@@ -100,7 +100,7 @@ def choose_to_attach(runs: Runs, prefix: str | None, user: Owner) -> RunId:
 
 
 def choose_live_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
-    """Give the run to stop: the named one, also if no node remembers it, or the only live one of one's own."""
+    """Return the run to stop: the named one, also if no node remembers it, or the only live one of one's own."""
     if prefix is not None:
         return parse_run_id(prefix) or _find_by_prefix(runs, prefix)
     live = [run_id for run_id, parts in runs.items() if is_live(parts) and owner_of(parts).is_same(user)]

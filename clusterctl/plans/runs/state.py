@@ -110,7 +110,7 @@ class RankState:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the worker ended in any way but exit code 0."""
+        """Return whether the worker ended in any way but exit code 0."""
         return bool(self.exit) or self.signal is not None
 
 
@@ -199,19 +199,19 @@ class NodeState:
 
     @property
     def unplanned_world_size(self) -> tuple[int, int] | None:
-        """Give the WORLD_SIZE that workers saw and the planned one, if they are known and differ."""
+        """Return the WORLD_SIZE that workers saw and the planned one, if they are known and differ."""
         observed, planned = self.world_size_seen, self.world_size
         return None if observed is None or planned is None or observed == planned else (observed, planned)
 
     def ranks_of(self, attempt: int | None) -> tuple[Rank, ...]:
-        """Give the ranks that the node had in an attempt; None is the last one."""
+        """Return the ranks that the node had in an attempt; None is the last one."""
         if attempt in (None, self.attempt):
             return tuple(rank.rank for rank in self.ranks)
         return next((ended.ranks for ended in self.attempts if ended.number == attempt), ())
 
     @property
     def live(self) -> bool:
-        """Tell whether this part has not ended yet."""
+        """Return whether this part has not ended yet."""
         return self.state in LIVE
 
     @property
@@ -279,7 +279,7 @@ def _parse_end(raw: Untrusted) -> EndSummary | None:
 
 
 def can_be_on_slurm(state: NodeState) -> bool:
-    """Tell whether a part's node and job can be those of Slurm; a login node's list must not put text into commands."""
+    """Return whether a part's node and job can be Slurm's; a login node's list must not put text into commands."""
     return is_node_name(state.node) and re.fullmatch("[0-9]+", state.slurm_job) is not None
 
 
@@ -352,7 +352,7 @@ def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | 
 
 
 def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, NodeRank | None]:
-    """Give each node's rank, None for who has none; `parts` come in the order of the inventory, as ranks do.
+    """Return each node's rank, None for who has none; `parts` come in the order of the inventory, as ranks do.
 
     A silent node has a rank that is missing, which is known if as many are missing as are silent.
     """
@@ -380,7 +380,7 @@ NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
 
 
 def find_stall(activity: RankActivity, now: float) -> str:
-    """Say why a rank may hang, or nothing; `now` is by the node's clock."""
+    """Return why a rank may hang, or nothing; `now` is by the node's clock."""
     quiet = 0.0 if activity.written_at is None else now - activity.written_at
     if activity.process_state == "D" and quiet >= BLOCKED_LIMIT:
         return tr("waits in the kernel (state D), no output for {span}", span=render_duration(quiet))
@@ -388,7 +388,7 @@ def find_stall(activity: RankActivity, now: float) -> str:
 
 
 def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[str, dict[Rank, str]]:
-    """Give the ranks that may hang, by node; `offsets` are the nodes' clocks minus ours."""
+    """Return the ranks that may hang, by node; `offsets` are the nodes' clocks minus ours."""
     stalls_by_node = {
         name: {
             activity.rank: why
@@ -402,7 +402,7 @@ def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[
 
 
 def measure_start_skew(parts: Parts, offsets: Mapping[str, float]) -> float | None:
-    """Give the seconds between the first and the last living rank's start; None where that is not known of two."""
+    """Return the seconds between the first and the last living rank's start; None where that is not known of two."""
     start_times = [
         activity.started_at - offsets.get(name, 0.0)
         for name, part in parts.items()
@@ -413,7 +413,7 @@ def measure_start_skew(parts: Parts, offsets: Mapping[str, float]) -> float | No
 
 
 def measure_remaining(parts: Parts, offsets: Mapping[str, float], now: float) -> float | None:
-    """Give the seconds that the time limit leaves a living run; None without a limit."""
+    """Return the seconds that the time limit leaves a living run; None without a limit."""
     remaining = [
         part.began - offsets.get(name, 0.0) + part.time_limit - now
         for name, part in parts.items()

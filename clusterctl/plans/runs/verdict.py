@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """Give 0 only for success on every node, 6 where attempt after attempt got nowhere."""
+        """Return 0 only for success on every node, 6 where attempt after attempt got nowhere."""
         if self.state == SUCCEEDED:
             return 0
         return NO_PROGRESS_EXIT if self.gave_up_reason == NO_PROGRESS else 1
@@ -308,7 +308,7 @@ def _failure_to_json(failure: Failure) -> FailureEntry:
 
 
 def render_command(code: str, values: Mapping[str, str]) -> str:
-    """Give the command that shows more about a code; nothing where it needs a name that `values` lacks.
+    """Return the command that shows more about a code; nothing where it needs a name that `values` lacks.
 
     Each value is quoted for the shell, and so stands outside of the command's own quotes, but for a group of a pattern
     that matches only word characters.
@@ -321,7 +321,7 @@ def render_command(code: str, values: Mapping[str, str]) -> str:
 
 
 def advised_command(cause: Cause, run: str) -> str:
-    """Give the command that shows more about what is known of the cause; nothing if there is none."""
+    """Return the command that shows more about what is known of the cause; nothing if there is none."""
     if cause.symptom_match is None:
         return ""
     rank = {} if cause.failure.rank is None else {"rank": str(cause.failure.rank)}

@@ -101,7 +101,7 @@ def refuse_unsupported(job: Job, slurm: Slurm) -> None:
 
 
 def plan_options(job: Job, slurm: Slurm, nodes: SlurmNodes, run_id: RunId) -> list[str]:
-    """Give the options of sbatch."""
+    """Return the options of sbatch."""
     limit = plan_slurm_time(job, slurm)
     named = {"partition": slurm.partition, "account": slurm.account, "qos": slurm.qos}
     return [
@@ -137,7 +137,7 @@ def _plan_resources(job: Job, slurm: Slurm) -> list[str]:
 
 
 def plan_slurm_time(job: Job, slurm: Slurm) -> float | None:
-    """Give the seconds that Slurm is asked for: the job's own limit with room for start and end, or the inventory's."""
+    """Return the seconds to ask Slurm for: the job's own limit with room for start and end, or the inventory's."""
     if job.time_limit is None:
         return slurm.time
     stages = sum(stage.time_limit for stage in (job.setup, job.before, job.after) if stage)
@@ -146,7 +146,7 @@ def plan_slurm_time(job: Job, slurm: Slurm) -> float | None:
 
 
 def plan_time_limit(job: Job, slurm: Slurm) -> float | None:
-    """Give the seconds after which the agents end the run themselves, so that its end is on record before Slurm's."""
+    """Return the seconds after which the agents end the run themselves, so that its end is on record before Slurm's."""
     if slurm.time is None:
         return job.time_limit
     room = min(START_ALLOWANCE + END_ALLOWANCE + job.grace, slurm.time / 4)

@@ -166,7 +166,7 @@ def parse_finding(raw: Untrusted) -> FindingRecord:
 
 
 def to_findings(report: CheckReport) -> tuple[Finding, ...]:
-    """Give the findings, with title and reason in the language in use: the record is in English."""
+    """Return the findings, with title and reason in the language in use: the record is in English."""
     return tuple(_to_finding(record) for record in report["findings"])
 
 

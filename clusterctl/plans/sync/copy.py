@@ -71,7 +71,7 @@ def parse_copy_paths(sources: Sequence[str], target: str) -> tuple[tuple[CopyPat
 
 @dataclass(frozen=True)
 class GatherPlan:
-    """Who sends what to whom, as (source, receivers, files), and files whose content differs between nodes.
+    """Transfers as (source, receivers, files), and files whose content differs between nodes.
 
     `left_out` is what programs act on, by the node that would have given it: of nodes that may be strangers to each
     other none adds that to another's directory.
@@ -83,7 +83,7 @@ class GatherPlan:
 
 
 def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
-    """Let the first node that has a file give it to all that have none of that name; none if they differ."""
+    """Plan that the first node with a file sends it to all nodes without one; nothing where they differ."""
     known = {name: {entry.path: entry for entry in manifest.entries} for name, manifest in manifests.items()}
     parts: list[tuple[str, tuple[str, ...], Manifest]] = []
     conflicts: set[str] = set()

@@ -59,7 +59,7 @@ def make_manifest(entries: Iterable[TreeEntry]) -> Manifest:
 
 
 def leaves_tree(path: str, target: str) -> bool:
-    """Say whether the link at `path` points out of the tree, judged by its text alone."""
+    """Return whether the link at `path` points out of the tree, judged by its text alone."""
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     return target.startswith("/") or joined == ".." or joined.startswith("../")
 

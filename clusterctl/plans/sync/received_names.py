@@ -85,7 +85,7 @@ class DownloadPlan:
 
     @property
     def size(self) -> int:
-        """Give the bytes of all files."""
+        """Return the bytes of all files."""
         return sum(entry.size for entry in self.files)
 
 
@@ -127,7 +127,7 @@ def plan_download(entries: Sequence[ListedEntry], *, ignores_case: bool) -> Down
 
 
 def find_refusal_reason(entry: ListedEntry) -> str:
-    """Say what is wrong with an entry by itself; empty if nothing is."""
+    """Return what is wrong with an entry by itself; empty if nothing is."""
     problem = find_path_problem(entry.path)
     if problem:
         return problem
@@ -154,7 +154,7 @@ def is_acted_on(path: str) -> bool:
 
 
 def find_path_problem(path: str) -> str:
-    """Say why a path cannot be used below a directory; empty if it can."""
+    """Return why a path cannot be used below a directory; empty if it can."""
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

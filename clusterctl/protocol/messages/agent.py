@@ -59,7 +59,7 @@ class ListenersOrder(Listeners):
 
 
 class Go(TypedDict):
-    """Let the workers start."""
+    """Start the workers."""
 
     do: Literal["go"]
     master_port: int

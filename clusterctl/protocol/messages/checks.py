@@ -73,7 +73,7 @@ class MeshResult(Record):
     ports_taken: str = string(missing="")
 
     def select_paths(self, listener: str, rail: str = MAIN_RAIL) -> tuple[MeshPath, ...]:
-        """Give the calls on one rail at one kind of listener, between nodes that took part to the end."""
+        """Return the calls on one rail at one kind of listener, between nodes that took part to the end."""
         between_present = (path for path in self.paths if not self.absent.keys() & set(path.ends))
         return tuple(path for path in between_present if (path.listener, path.rail) == (listener, rail))
 
@@ -128,7 +128,7 @@ class RoundEntry(Record):
 
 
 class SearchReport(Record):
-    """Who is to blame, by node number; a link is two nodes, `rest` whether all others work together without them."""
+    """Nodes and links at fault, by node number; a link is two nodes, `rest` whether all others work without them."""
 
     ok: bool = flag(missing=False)
     nodes: tuple[int, ...] = many(integer())

@@ -56,7 +56,7 @@ class TakeRequest(_FilesRequest):
 
 
 class Provide(TypedDict):
-    """Give what was listed to other nodes, there; null if that cannot be."""
+    """Send what was listed to other nodes, from there; null if that is impossible."""
 
     provide: Offer
 

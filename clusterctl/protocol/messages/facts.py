@@ -377,7 +377,7 @@ class Encoding(Record):
 
 
 class LockHolder(Record):
-    """Who holds one lock, in its own words; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
+    """The holder of one lock, as it describes itself; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
 
     name: str | None = string()
     run: str | None = string()

@@ -91,7 +91,7 @@ class RosterEntry(_RosterEntry, total=False):
 
 
 class LaunchRecord(TypedDict, total=False):
-    """Who launched a run, when, in which cluster; and the part of a spec that no plan holds."""
+    """The launch of a run: by whom, when, in which cluster; and the part of a spec that no plan holds."""
 
     cluster: str
     launched_by: str

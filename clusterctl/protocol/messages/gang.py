@@ -256,7 +256,7 @@ Message = Any  # one of the above
 
 
 def required(value: T | None, what: str) -> T:
-    """Give a value that a message must have; MalformedError if it is missing or out of bounds."""
+    """Return a value that a message must have; MalformedError if it is missing or out of bounds."""
     if value is None:
         raise MalformedError(f"no valid {what}")
     return value
@@ -535,7 +535,7 @@ def _read_end(message: Untrusted) -> RestartsEnd:
 
 
 def _read_shifted_time(message: Untrusted, key: str) -> float | None:
-    """Give a time that a hub has turned from one clock to another, which may both be wrong."""
+    """Return a time that a hub has turned from one clock to another, which may both be wrong."""
     return message.number(key, -2 * LATEST, 2 * LATEST)
 
 

@@ -119,7 +119,7 @@ def _drop_process_slots(host: ImportedHost, report: ImportReport) -> ImportedHos
 
 
 def _expand_ranges(line: HostLine, format_name: str, report: ImportReport) -> Iterator[HostLine]:
-    """Give a line for each host of a range such as `gpu[01-04]`, as lists of Slurm and pdsh have them."""
+    """Yield a line for each host of a range such as `gpu[01-04]`, as lists of Slurm and pdsh have them."""
     if format_name != "hosts" or "[" not in line.host:
         yield line
         return

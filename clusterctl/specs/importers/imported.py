@@ -92,7 +92,7 @@ class ImportReport:
             return None
 
     def fail_too_many(self, limit: str, location: Location) -> NoReturn:
-        """Give up on a file that cannot be meant."""
+        """Raise the error of a file of another kind."""
         self.add_issue("CC-SPEC-003", "import", location, limit=limit)
         raise SpecError(sort_issues(self.issues))
 
@@ -103,7 +103,7 @@ class ImportReport:
 
 
 def iterate_lines(text: str, file: str) -> Iterator[tuple[Location, str]]:
-    """Give the lines that hold more than white space, and where each begins; raises SpecError for hostile texts."""
+    """Yield the lines that hold more than white space, and where each begins; raises SpecError for hostile texts."""
     start = Location(file, 1, 1)
     if len(text) > MOST_CHARACTERS:
         raise SpecError([Issue.of("CC-SPEC-003", "import-size", start, limit=MOST_CHARACTERS >> 20)])
@@ -120,5 +120,5 @@ def iterate_lines(text: str, file: str) -> Iterator[tuple[Location, str]]:
 
 
 def shift_right(location: Location, columns: int) -> Location:
-    """Give the place so many characters further in the same line."""
+    """Return the place so many characters further in the same line."""
     return Location(location.file, location.line, location.column + columns)

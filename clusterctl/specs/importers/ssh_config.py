@@ -49,7 +49,7 @@ class _HostBlock:
     values: dict[str, str] = field(default_factory=dict)
 
     def first_word(self, key: str, default: str = "") -> str:
-        """Give a value of one word."""
+        """Return a value of one word."""
         return _split_words(self.values.get(key, default))[0]
 
 

@@ -101,7 +101,7 @@ def _login_node(top: InventoryFile, slurm: Slurm, tree: YamlMapping) -> Node:
 
 
 def _merge_node(top: InventoryFile, node: Node, written: YamlTree | None) -> Node:
-    """Give a node what the top level says about keys that are not `written` at the node."""
+    """Return a node with the top level's values of keys that are not `written` at the node."""
     own = written.entries if isinstance(written, YamlMapping) else {}
     inherited = {key: getattr(top, key) for key in keys_of(NodeSettings) if key not in own}
     if node.network is not None and "nic" in inherited:

@@ -94,7 +94,7 @@ def describe_groups(imported: Imported) -> str:
 
 
 def shared_value(hosts: Sequence[ImportedHost], key: str) -> object:
-    """Give the value that all hosts have, if they have one and the same."""
+    """Return the value that all hosts have, if they have one and the same."""
     values = {getattr(host, key) for host in hosts}
     return values.pop() if len(values) == 1 else None
 
@@ -132,7 +132,7 @@ def choose_cluster_name(file: str, preferred: str) -> str:
 
 
 def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
-    """Give each node a name that may stand in our inventory and belongs to it alone."""
+    """Return each node a name that may stand in our inventory and belongs to it alone."""
     names: dict[str, None] = {}
     remarks = []
     for rank, host in enumerate(hosts):

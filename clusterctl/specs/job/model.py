@@ -509,10 +509,10 @@ class Job:
 
     @property
     def is_single_process(self) -> bool:
-        """Tell whether each node runs one process, which starts its own workers if it wants any."""
+        """Return whether each node runs one process, which starts its own workers if it wants any."""
         return self.launcher in SINGLE_PROCESS_LAUNCHERS
 
     @property
     def runs_on_head(self) -> bool:
-        """Tell whether the program of node 0 is served by the others, and ends the run."""
+        """Return whether the program of node 0 is served by the others, and ends the run."""
         return self.launcher in HEAD_LAUNCHERS

@@ -93,7 +93,7 @@ def _with_comment(line: str, comment: str) -> str:
 
 
 def choose_job_name(*texts: str) -> str:
-    """Give the first text that may name a job."""
+    """Return the first text that may name a job."""
     for text in texts:
         try:
             return parse_name(text)

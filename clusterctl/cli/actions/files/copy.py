@@ -139,7 +139,7 @@ class Copy:
         return self._show()
 
     def gather(self, texts: Sequence[str]) -> int:
-        """Let every node have the files that any of them has below a directory."""
+        """Copy to every node the files that any of them has below a directory."""
         copy_paths = [parse_copy_path(text) for text in texts]
         if any(copy_path.pattern is None for copy_path in copy_paths):
             raise UsageError("CC-COPY-001", "gather-here")
@@ -267,7 +267,7 @@ class Copy:
             raise protocol_error(node.name, str(error)) from error
 
     def _gather(self, cluster: Cluster, copy_path: CopyPath) -> None:
-        """Let all nodes list what they have, then give each what it lacks, from the first that has it."""
+        """List what all nodes have, then send each what it lacks, from the first that has it."""
         nodes = self._nodes(copy_path)
         if len(nodes) < 2:
             raise UsageError("CC-COPY-001", "gather", name=nodes[0].name)
@@ -323,7 +323,7 @@ class Copy:
         targets: Sequence[Node],
         into: tuple[str, str, bool],
     ) -> None:
-        """Let nodes take what one gives, from it where they reach it, else from here."""
+        """Send nodes what one of them has, from it where they reach it, else from here."""
         files, relay = giving
         nodes = [source, *(node for node in targets if node != source)]
         on_slurm = self._inventory.slurm is not None  # then both are the login node

@@ -80,7 +80,7 @@ class KeyPush:
         return [node for node in self._nodes if node not in openssh_nodes]
 
     def _choose_key(self, nodes: Sequence[Node]) -> Path:
-        """Give the private key: the option's, the inventory's, one of the usual ones, or a new one."""
+        """Return the private key: the option's, the inventory's, one of the usual ones, or a new one."""
         inventory_keys = {node.ssh.key for node in nodes if node.ssh.key}
         if self._options.key is None and len(inventory_keys) > 1:
             raise UsageError("CC-KEYS-006", names=", ".join(sorted(inventory_keys)))
@@ -163,7 +163,7 @@ class KeyPush:
                 return
 
     def _prompt_passwords(self, attempt: int) -> Mapping[str, str]:
-        """Give a password for each closed node, as far as there is one."""
+        """Return a password for each closed node, as far as there is one."""
         if attempt == 0 and self._shared_password is not None:
             return {node.name: self._shared_password for node in self._pending}
         if not self._interactive:

@@ -120,7 +120,7 @@ def report_run(
 
 
 def _cause_lines(run_id: RunId, verdict: Verdict | None, command: str) -> tuple[str, ...]:
-    """Give what `status` shows of an end; without a cause the reasons of the nodes."""
+    """Return what `status` shows of an end; without a cause the reasons of the nodes."""
     if verdict is None:
         return ()
     if verdict.cause is None:
@@ -131,7 +131,7 @@ def _cause_lines(run_id: RunId, verdict: Verdict | None, command: str) -> tuple[
 def _remarks(
     run_id: RunId, parts: Parts, verdict: Verdict | None, offsets: Mapping[str, float], command: str
 ) -> tuple[str, ...]:
-    """Give what else is known: of a run that has ended as `launch` shows it, of a live one which ranks may hang."""
+    """Return what else is known: of a run that has ended as `launch` shows it, of a live one which ranks may hang."""
     if verdict is not None:
         return tuple(render_remarks(verdict, command))
     lines = [
@@ -152,7 +152,7 @@ def render_date(moment: float) -> str:
 
 
 def _secrets(reported: Sequence[ReportedRun]) -> list[str]:
-    """Give the values of the jobs' secrets, as far as they are in our own environment."""
+    """Return the values of the jobs' secrets, as far as they are in our own environment."""
     names = {
         name
         for run in reported

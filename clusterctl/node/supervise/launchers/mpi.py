@@ -205,7 +205,7 @@ class MpiNode:
             self._unproven.remove(connection)
 
     def answer(self, connection: socket.socket) -> None:
-        """Give a node that has proved the key its command line, once mpirun has said it."""
+        """Send a node that has proved the key its command line, once mpirun has written it."""
         try:
             with suppress(OSError, MalformedError, ChannelError), connection:
                 self._answer(connection)
@@ -334,7 +334,7 @@ def read_columns(path: str, column: int = -1) -> List[str]:
 
 
 def stop_daemon(process: subprocess.Popen[bytes], first_wait: float) -> None:
-    """Let it end by itself for a while, then kill it.
+    """Wait a while for its end, then kill it.
 
     It may be asleep until its ranks' time is up, and mpirun 4.1 may crash at a late SIGTERM, with a page of output.
     """

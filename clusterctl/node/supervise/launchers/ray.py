@@ -171,7 +171,7 @@ def is_free(port: int) -> bool:
 
 
 def start_command(order: RayNodeOrder, free: Sequence[int], *, head: bool) -> List[str]:
-    """Give the command line of `ray start`."""
+    """Return the command line of `ray start`."""
     ports = list(free)
     named = [(name, ports.pop(0)) for name in NODE_PORTS]
     if head:
@@ -253,7 +253,7 @@ class RayNodeProgram(ABC):
         """Carry out this node's part; gives how it ended, as `Popen.returncode`."""
 
     def _report_lost_ray(self, what: str) -> bool:
-        """Say that Ray has ended on this node, with what it printed last; always False."""
+        """Return that Ray has ended on this node, with what it printed last; always False."""
         path = os.path.join(self._order["attempt"], START_LOG)
         with open(path, "rb") as source:
             source.seek(max(0, source.seek(0, os.SEEK_END) - TAIL_BYTES))
@@ -460,7 +460,7 @@ def print_nodes(head: str) -> None:
 
 
 def describe_node(node: RayEntry) -> Dict[str, Any]:
-    """Give address, CPUs and GPUs of a node as Ray describes it."""
+    """Return address, CPUs and GPUs of a node as Ray describes it."""
     resources = node.get("Resources") or {}
     return {
         "address": node.get("NodeManagerAddress"),

@@ -55,7 +55,7 @@ def make_order(spec: Spec, head: str, port: int, token: str) -> RayOrder:
 
 
 def needs_temporary_files(spec: Spec) -> bool:
-    """Tell whether the launcher has such a directory."""
+    """Return whether the launcher has such a directory."""
     return "ray" in spec or "mpi" in spec
 
 
@@ -107,7 +107,7 @@ class TemporaryFiles:
 
 
 def shared_memory_dir(folder: str) -> str:
-    """Give the directory in which ranks of one node share memory; a directory in /tmp where there is no /dev/shm."""
+    """Return the directory in which ranks of one node share memory; a directory in /tmp where there is no /dev/shm."""
     parent, name = temp_dirs.SHARED_MEMORY, os.path.basename(folder)
     return os.path.join(parent, name) if os.path.isdir(parent) else folder + ".shm"
 

@@ -56,7 +56,7 @@ class Worker:
         return self.signal is not None or bool(self.exit)
 
     def describe(self) -> str:
-        """Say how it ended."""
+        """Return how it ended."""
         return f"rank {self.rank} {describe_end(self.exit, self.signal)}"
 
     def as_dict(self) -> RankRecord:

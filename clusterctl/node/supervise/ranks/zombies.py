@@ -67,7 +67,7 @@ class Suspect:
         return True
 
     def state(self) -> Optional[State]:
-        """Give what the rank says of itself."""
+        """Return what the rank says of itself."""
         return read_state(self._base)
 
     def request(self) -> bool:

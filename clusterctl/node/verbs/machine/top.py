@@ -61,7 +61,7 @@ class UtilizationStream:
         self._last_sent = time.monotonic()
 
     def _wait(self, seconds: float) -> bool:
-        """Let time pass, with beats; False if the client has left or says nothing any more."""
+        """Wait, and send beats; False if the client has left or sends nothing any more."""
         deadline = time.monotonic() + seconds
         while not self._stream.ended and time.monotonic() - self._last_received < CLIENT_LIMIT:
             now = time.monotonic()

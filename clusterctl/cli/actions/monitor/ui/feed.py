@@ -64,7 +64,7 @@ class LineBuffer:
                 lines.popleft()
 
     def after(self, number: int, most: int = MOST_SENT) -> list[Line]:
-        """Give the oldest of the lines that came after one."""
+        """Return the oldest of the lines that came after one."""
         newer = (
             line
             for lines in self._by_node.values()
@@ -136,7 +136,7 @@ class View:
         return has_part or self._lines.last > cursor.line
 
     def resume(self, event_id: str) -> Cursor:
-        """Give where a page goes on that has seen this event; the beginning if it was one of another view."""
+        """Return where a page goes on that has seen this event; the beginning if it was one of another view."""
         epoch, _, number = event_id.partition(".")
         if epoch == self.epoch and number.isdecimal() and number.isascii() and len(number) < 16:
             return Cursor(min(int(number), self._lines.last))
@@ -164,12 +164,12 @@ class View:
 
     @property
     def is_watched(self) -> bool:
-        """Tell whether a page shows it."""
+        """Return whether a page shows it."""
         return self._watchers > 0
 
     @property
     def is_over(self) -> bool:
-        """Tell whether it was closed, or no page has shown it for a while."""
+        """Return whether it was closed, or no page has shown it for a while."""
         unwatched = self._watchers == 0 and time.monotonic() - self._left_at > GRACE
         return self._closed or unwatched
 

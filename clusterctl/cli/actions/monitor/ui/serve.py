@@ -57,12 +57,12 @@ def _announce(server: UiServer, *, opens_browser: bool) -> None:
 
 
 def is_remote(environment: Mapping[str, str]) -> bool:
-    """Tell whether this is a login over SSH, so that a browser here is not in front of the user."""
+    """Return whether this is a login over SSH, so that a browser here is not in front of the user."""
     return bool(environment.get("SSH_CONNECTION") or environment.get("SSH_TTY"))
 
 
 def has_browser(environment: Mapping[str, str], platform: str) -> bool:
-    """Tell whether a browser would have a window: one of text would take this terminal."""
+    """Return whether a browser would have a window: one of text would take this terminal."""
     graphical = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     return platform == "darwin" or any(environment.get(name) for name in graphical)
 

@@ -100,23 +100,23 @@ class UiServer(ThreadingMixIn, TCPServer):
 
     @property
     def port(self) -> int:
-        """Give the port."""
+        """Return the port."""
         return int(self.server_address[1])
 
     @property
     def url(self) -> str:
-        """Give the address of the page; who knows it may use it."""
+        """Return the address of the page; who knows it may use it."""
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
     def make_ticket(self) -> str:
-        """Give an address that leads to the page once, and soon."""
+        """Return an address that leads to the page once, and soon."""
         ticket = secrets.token_urlsafe(TOKEN_BYTES)
         with self._lock:
             self._tickets[ticket] = time.monotonic() + TICKET_LIFE
         return f"http://127.0.0.1:{self.port}/open/{ticket}"
 
     def use_ticket(self, text: str) -> bool:
-        """Tell whether this is a ticket that was not used yet, and use it."""
+        """Return whether this is a ticket that was not used yet, and use it."""
         with self._lock:
             found = next((one for one in self._tickets if is_same(one, text)), None)
             return found is not None and self._tickets.pop(found) >= time.monotonic()
@@ -158,7 +158,7 @@ def _list_connections() -> str:
 
 
 def find_owners(table: str, client: tuple[str, int], port: int) -> set[int]:
-    """Give the accounts at the other end of a connection to `port` here; none if it is not in the table."""
+    """Return the accounts at the other end of a connection to `port` here; none if it is not in the table."""
     here, there = (
         f"{int.from_bytes(socket.inet_aton(address), sys.byteorder):08X}:{number:04X}"
         for address, number in (("127.0.0.1", port), client)
@@ -316,7 +316,7 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(PACE)
 
     def _has_left(self) -> bool:
-        """Tell whether the other side has closed the connection."""
+        """Return whether the other side has closed the connection."""
         poller = select.poll()  # `select` takes no descriptor above 1023, and each node's connection has some
         poller.register(self.connection, select.POLLIN)
         if not poller.poll(0):

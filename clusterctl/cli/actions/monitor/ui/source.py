@@ -124,7 +124,7 @@ class ClusterSource:
         return self._answer(run_id, self._stop)
 
     def _answer(self, run_id: str, work: Callable[[RunId], Html]) -> Html:
-        """Give the answer to a button, for all pages that show the run; a failure is an answer, too."""
+        """Return the answer to a button, for all pages that show the run; a failure is an answer too."""
         try:
             answer = work(RunId(run_id))
         except Exception as error:
@@ -242,7 +242,7 @@ class RunFollower:
             self._publish_state()
 
     def _choose_marks(self, run: ReportedRun) -> Judgement | None:
-        """Give the judgement by which ranks are marked: an answer only until one of its ranks writes a line."""
+        """Return the judgement by which ranks are marked: an answer only until one of its ranks writes a line."""
         if self._judgement is None or self._stall:
             return self._judgement
         named = {*self._judgement.suspects, *self._judgement.waiting}
@@ -255,7 +255,7 @@ class RunFollower:
         return self._judgement if max(since, default=0.0) <= self._judged_at else None
 
     def _parts(self) -> Parts:
-        """Give the newest state of each node."""
+        """Return the newest state of each node."""
         if self._found is None:
             return {}
         asked_at, found = self._found
@@ -283,7 +283,7 @@ class RunFollower:
         return report_run(self._run_id, parts, verdict, offsets, records, self._target.command)
 
     def _handle(self, *, with_silent: bool) -> RunHandle:
-        """Give the nodes of the run; each node's interpreter is the one that answered, else the inventory's."""
+        """Return the nodes of the run; each node's interpreter is the one that answered, else the inventory's."""
         found, parts = self._found[1] if self._found else None, self._parts()
         nodes: list[Node] = found.nodes_of(self._run_id) if found else []
         answered = found.pythons if found else {}
