@@ -94,16 +94,16 @@ class NodeRow:
     node: str
     address: str
     nics: str
-    python: str
-    torch: str
-    cuda: str
-    gpus: str
     result: str
+    python: str = EMPTY
+    torch: str = EMPTY
+    cuda: str = EMPTY
+    gpus: str = EMPTY
 
     @property
     def group_key(self) -> tuple[str, ...]:
         """What must be equal for two nodes to share a row."""
-        return (self.nics, self.python, self.torch, self.cuda, self.gpus, self.result)
+        return (self.nics, self.result, self.python, self.torch, self.cuda, self.gpus)
 
 
 HEADINGS = {
@@ -287,16 +287,7 @@ def _make_row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> N
     result = _node_result(node.name, findings, answered=facts is not None)
     if facts is None:
         address = network.ip or node.host
-        return NodeRow(
-            node=node.name,
-            address=address,
-            nics=_nics(network),
-            python=EMPTY,
-            torch=EMPTY,
-            cuda=EMPTY,
-            gpus=EMPTY,
-            result=result,
-        )
+        return NodeRow(node=node.name, address=address, nics=_nics(network), result=result)
     torch = facts.torch.version or tr("none")
     python = facts.interpreter.version or EMPTY
     address, cuda, gpus = network.ip or EMPTY, _cuda(facts), _gpus(facts)
