@@ -10,7 +10,7 @@ from node_parts import NODES, RUN, part
 
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import NodeEvent, StateChange
-from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
+from clusterctl.client.watch.monitor import RETURN_LIMIT, MonitorOptions, RunMonitor
 from clusterctl.console.run.verdict import render_cause
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import conclude, name_state
@@ -232,7 +232,7 @@ def test_a_node_is_not_given_up_while_the_others_go_on() -> None:
     notices: list[str] = []
     attached = watch(notices)
     reopened: list[str] = []
-    attached._streams.reopen = lambda name, _: reopened.append(name)  # type: ignore[method-assign]  # nobody is there
+    attached._streams.reopen = lambda name, _: reopened.append(name)  # type: ignore[method-assign]  # no node is there
     now, away = time.monotonic(), attached._reports["gpu02"]
     attached._streams.broke_at["gpu02"] = now - 7200.0
     attached._streams._streams.last_received.update(gpu01=now, gpu03=now)
@@ -241,6 +241,10 @@ def test_a_node_is_not_given_up_while_the_others_go_on() -> None:
 
     for name in ("gpu01", "gpu03"):
         attached._reports[name].done = True
+    attached._streams.broke_at["gpu02"] = time.monotonic() - RETURN_LIMIT / 2
+    attached._on_stream_end(away, None)
+    assert (away.done, reopened) == (False, ["gpu02", "gpu02"])
+    attached._streams.broke_at["gpu02"] -= RETURN_LIMIT
     attached._on_stream_end(away, None)
     assert away.done
     assert notices[-1].startswith("gpu02 is lost: the connection was lost and not restored")

@@ -16,6 +16,12 @@ from clusterctl.specs.job.parse import parse_job
 
 INVENTORY = parse_inventory("{cluster: lab, nodes: [{host: 10.0.0.1, name: gpu1}]}", "inventory.yaml")
 JOB = parse_job("{name: j, launcher: command, command: [./t.sh], nproc_per_node: 1}", "job.yaml")
+# What torchrun sets for each worker (torch/distributed/elastic/agent/server/local_elastic_agent.py, torch 2.13).
+OF_TORCHRUN = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "LOCAL_WORLD_SIZE", "WORLD_SIZE"),
+    *("GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"),
+    *("TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"),
+)
 OTHERS = (
     "MASTER_KEY",
     "GROUP_NAME",
@@ -38,7 +44,10 @@ def is_inherited(name: str) -> bool:
     return env.get(name) == "stale"
 
 
-@pytest.mark.parametrize("name", [*CLEARED_NAMES, *(f"{prefix}X" for prefix in CLEARED_PREFIXES), *OTHERS])
+@pytest.mark.parametrize(
+    "name",
+    [*dict.fromkeys((*OF_TORCHRUN, *CLEARED_NAMES)), *(f"{prefix}X" for prefix in CLEARED_PREFIXES), *OTHERS],
+)
 def test_a_variable_is_reported_as_cleared_if_a_launch_clears_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
