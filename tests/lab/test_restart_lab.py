@@ -13,6 +13,7 @@ from clusterctl.lab.labs import Lab, break_node, heal_node
 from clusterctl.specs.nodeset import fold_names
 
 # Counts to 40 together, every node keeping the count; a later attempt goes on at the highest that any of them has.
+# The count replaces the one before it whole: a rank may be killed at any instruction, between two writes too.
 COUNTING = """
 import os, pathlib, signal, time
 import torch, torch.distributed as dist
@@ -27,7 +28,9 @@ while count < 40:
     one = torch.ones(1)
     dist.all_reduce(one)
     count += 1
-    file.write_text(str(int(count)))
+    new = file.with_suffix(".new")
+    new.write_text(str(int(count)))
+    os.replace(new, file)
     if attempt == 1 and rank == 1 and count == 10:
         os.kill(os.getpid(), signal.SIGKILL)
     while attempt == 2 and rank == 0 and count == 15:
