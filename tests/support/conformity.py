@@ -10,6 +10,8 @@ from functools import cache
 from itertools import repeat
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
+from typing_extensions import NotRequired, get_type_hints
+
 from clusterctl.protocol.messages import agent, facts, files, gang, network, verbs
 from clusterctl.protocol.messages.record import Record, fields_of
 
@@ -18,6 +20,7 @@ NAMES = {
     for module in (gang, agent, facts, files, network, verbs)
     for name, kind in vars(module).items()
 }
+ONLY_FOR_TYPES = {"NotRequired": NotRequired}
 HAND_MADE = ("State",)  # tests write some of these by hand, with fewer keys
 COPIED = files.CopiedFromSpec.__annotations__.keys()  # null where the spec of a test lacks the key
 VERBS = get_args(verbs.VerbName)  # tests bring further ones
@@ -79,7 +82,7 @@ def record_problems(kind: Any, value: Any, place: str) -> Iterator[str]:
         yield f"{place}: {str(value)[:60]!r} is no {kind.__name__}"
         return
     known = hints(kind)
-    required = () if kind.__name__ in HAND_MADE else kind.__required_keys__ - value.keys()
+    required = () if kind.__name__ in HAND_MADE else required_keys(kind) - value.keys()
     yield from (f"{place}: {kind.__name__} without {key}" for key in required)
     yield from (f"{place}: {kind.__name__} with {key}" for key in value.keys() - known.keys())
     for key in known.keys() & value.keys():
@@ -112,8 +115,15 @@ def is_scalar(kind: Any, value: Any) -> bool:
 
 @cache
 def hints(kind: Any) -> dict[str, Any]:
-    """Give the types of a message's keys."""
-    return typing.get_type_hints(kind, globalns=NAMES)
+    """Return the types of a message's keys."""
+    return get_type_hints(kind, NAMES, ONLY_FOR_TYPES)
+
+
+@cache
+def required_keys(kind: Any) -> frozenset[str]:
+    """Return the keys that a message always has; Python itself does not evaluate `NotRequired` in annotations."""
+    full = get_type_hints(kind, NAMES, ONLY_FOR_TYPES, include_extras=True)
+    return kind.__required_keys__ - {key for key, hint in full.items() if get_origin(hint) is NotRequired}
 
 
 def resolve(kind: Any) -> Any:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Literal, TypedDict, Union
 
 from ..ranks import Slot
 from .files import StartFailure, TorchrunRecord
 
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
-class _Secrets(TypedDict):
+
+class Secrets(TypedDict):
     """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
 
     secrets: dict[str, str]
     token: str | None
-
-
-class Secrets(_Secrets, total=False):
-    """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
-
-    cold: str  # why the node's warm server was not used
+    cold: NotRequired[str]  # why the node's warm server was not used
 
 
 LockOrder = Literal["lock", "unlock", "list_holders"]
@@ -65,16 +63,11 @@ class Go(TypedDict):
     master_port: int
 
 
-class _Cancel(TypedDict):
-    """End what was prepared."""
-
-    do: Literal["cancel"]
-
-
-class Cancel(_Cancel, total=False):
+class Cancel(TypedDict):
     """End what was prepared; `reason` is said in the record."""
 
-    reason: str
+    do: Literal["cancel"]
+    reason: NotRequired[str]
 
 
 AnyOrder = Union[LocksOrder, StageOrder, Join, ListenersOrder, Go, Cancel]
@@ -99,12 +92,6 @@ EventName = Literal[
     "failed",
     "ended",
 ]
-
-
-class _Event(TypedDict):
-    """What each event holds."""
-
-    event: EventName
 
 
 class HolderAnswer(TypedDict, total=False):
@@ -154,5 +141,7 @@ class EventFacts(StartFailure, total=False):
 AnyEventFacts = Union[EventFacts, StartFailure, TorchrunRecord]
 
 
-class Event(_Event, EventFacts):
+class Event(EventFacts):
     """An event of the agent, or of the verb `start` itself."""
+
+    event: EventName

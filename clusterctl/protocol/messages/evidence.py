@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .files import KeptDiagnosis
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 
 class RecordedGroup(TypedDict):
@@ -20,33 +23,28 @@ class RecordedGroup(TypedDict):
     entries: list[list[Any]]
 
 
-class _RankEvidence(TypedDict):
-    """A rank, and why it could not be asked; empty if it could."""
-
-    rank: int
-    pid: int | None
-    problem: str
-
-
-class RankEvidence(_RankEvidence, total=False):
+class RankEvidence(TypedDict):
     """Where a rank is: `stack` is an index into the stacks, `cpu` the processors that it used meanwhile.
 
     `waits_in` is a function of the kernel, `silent` the seconds since its last output; `uncaught` is whether it says
     that an exception has ended its script.
     """
 
-    exit: int | None
-    signal: int | None
-    stderr: str
-    silent: float | None
-    process: str
-    waits_in: str
-    traced: bool
-    uncaught: bool
-    cpu: float | None
-    stack: int
-    groups: list[RecordedGroup]
-    records_problem: str
+    rank: int
+    pid: int | None
+    problem: str
+    exit: NotRequired[int | None]
+    signal: NotRequired[int | None]
+    stderr: NotRequired[str]
+    silent: NotRequired[float | None]
+    process: NotRequired[str]
+    waits_in: NotRequired[str]
+    traced: NotRequired[bool]
+    uncaught: NotRequired[bool]
+    cpu: NotRequired[float | None]
+    stack: NotRequired[int]
+    groups: NotRequired[list[RecordedGroup]]
+    records_problem: NotRequired[str]
 
 
 class WatcherEvidence(TypedDict):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank, Slot
 from ..states import RunState
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 
 class Hole(TypedDict):
@@ -50,19 +53,14 @@ class SetupQuery(TypedDict):
     brings_torch: bool
 
 
-class _RestartSpec(TypedDict):
-    """The job's `restart`."""
+class RestartSpec(TypedDict):
+    """The job's `restart`; the last two are set by tests."""
 
     max: int
     on: list[str]
     progress: str | None
-
-
-class RestartSpec(_RestartSpec, total=False):
-    """The job's `restart`; the last two are set by tests."""
-
-    pause: float
-    warm: float
+    pause: NotRequired[float]
+    warm: NotRequired[float]
 
 
 class GpuSpec(TypedDict):
@@ -73,21 +71,16 @@ class GpuSpec(TypedDict):
     used: int | None
 
 
-class _RosterEntry(TypedDict):
-    """One agent of a run that may start again."""
+class RosterEntry(TypedDict):
+    """One agent as the others see it; the spec has no more than the address."""
 
     slot: Slot
     node: str
     node_rank: NodeRank | None
-
-
-class RosterEntry(_RosterEntry, total=False):
-    """One agent as the others see it; the spec has no more than the address."""
-
-    address: str | None
-    lost: bool
-    reason: str
-    unfit: str
+    address: NotRequired[str | None]
+    lost: NotRequired[bool]
+    reason: NotRequired[str]
+    unfit: NotRequired[str]
 
 
 class LaunchRecord(TypedDict, total=False):
@@ -122,17 +115,12 @@ class RestartPart(TypedDict, total=False):
     restart: RestartSpec
 
 
-class _StartSpec(TypedDict):
+class StartSpec(TypedDict):
     """How torchrun starts its workers where not always with a new interpreter."""
 
     mode: str  # fork, or auto: only with tested versions
     preload: list[str]  # modules that are imported first
-
-
-class StartSpec(_StartSpec, total=False):
-    """How torchrun starts its workers where not always with a new interpreter."""
-
-    keep_warm: float  # seconds that the process with torch imported waits for another run
+    keep_warm: NotRequired[float]  # seconds that the process with torch imported waits for another run
 
 
 class StartPart(TypedDict, total=False):
@@ -219,8 +207,15 @@ class GangPart(TypedDict, total=False):
     node_ports: list[NodePorts]
 
 
-class _Spec(TypedDict):
-    """What a plan always gives."""
+class OutsideStop(TypedDict):
+    """What a SIGTERM means that comes without stop.json."""
+
+    reason: str
+    grace: float
+
+
+class Spec(GangPart, StartPart, RayPart, MpiPart, Hooks, RestartPart, LaunchRecord):
+    """spec.json: what a node's agent carries out."""
 
     protocol: int
     run: str
@@ -257,27 +252,17 @@ class _Spec(TypedDict):
     unset: list[str]
     unset_prefixes: list[str]
     output_dir: str
-
-
-class OutsideStop(TypedDict):
-    """What a SIGTERM means that comes without stop.json."""
-
-    reason: str
-    grace: float
-
-
-class Spec(_Spec, GangPart, StartPart, RayPart, MpiPart, Hooks, RestartPart, LaunchRecord, total=False):
-    """spec.json: what a node's agent carries out."""
-
-    environment: str  # the agent's own: where the environment is
-    outside_stop: OutsideStop  # on a Slurm cluster
-    earlier: list[AttemptRecord]  # on a Slurm cluster: the attempts before Slurm started the job again
-    agent_limit: float  # these are set by tests
-    gang_limit: float
-    handshake_limit: float
-    join_limit: float
-    hub_limit: float
-    overdue_limit: float
+    environment: NotRequired[str]  # the agent's own: where the environment is
+    outside_stop: NotRequired[OutsideStop]  # on a Slurm cluster
+    earlier: NotRequired[
+        list[AttemptRecord]
+    ]  # on a Slurm cluster: the attempts before Slurm started the job again
+    agent_limit: NotRequired[float]  # these are set by tests
+    gang_limit: NotRequired[float]
+    handshake_limit: NotRequired[float]
+    join_limit: NotRequired[float]
+    hub_limit: NotRequired[float]
+    overdue_limit: NotRequired[float]
 
 
 class ProcessRecord(TypedDict):
@@ -294,19 +279,14 @@ class TorchrunRecord(ProcessRecord):
     signal: int | None
 
 
-class _RankRecord(TorchrunRecord):
-    """One worker."""
+class RankRecord(TorchrunRecord):
+    """One worker: its files are named relative to the run's directory."""
 
     local_rank: int
     stdout: str | None
     stderr: str | None
-
-
-class RankRecord(_RankRecord, total=False):
-    """One worker: its files are named relative to the run's directory."""
-
-    oom_killed: bool  # killed while the kernel killed because memory ran out
-    stopped: bool  # in answers only: a signal has stopped it
+    oom_killed: NotRequired[bool]  # killed while the kernel killed because memory ran out
+    stopped: NotRequired[bool]  # in answers only: a signal has stopped it
 
 
 class EndedProcess(TypedDict):
@@ -450,17 +430,6 @@ class Membership(TypedDict, total=False):
     spare: bool | None
 
 
-class _State(CopiedFromSpec):
-    """What a record always holds."""
-
-    protocol: int
-    boot_id: str
-    machine: str
-    world_size: int | None
-    nproc: int | None
-    gang: bool | GangRecord  # a flag; in answers the record, if there is one
-
-
 class HaltedProcess(TypedDict):
     """The guardian, the agent or torchrun, halted by a signal or a debugger."""
 
@@ -468,28 +437,29 @@ class HaltedProcess(TypedDict):
     pid: int
 
 
-class State(_State, StateChange, Membership, total=False):
+class State(CopiedFromSpec, StateChange, Membership):
     """state.json: one node's part of a run."""
 
-    halted: list[HaltedProcess]  # in answers only
-    stopping: str | None  # in answers only
-    activity: dict[str, RankActivity]  # in answers only
-    slurm_job: str  # in answers of a login node only
-    queue: Any  # the same: QueueFacts, of a run that waits
-    stop_kind: str  # the same: of a part that Slurm has ended, see StopOrder
+    protocol: int
+    boot_id: str
+    machine: str
+    world_size: int | None
+    nproc: int | None
+    gang: bool | GangRecord  # a flag; in answers the record, if there is one
+    halted: NotRequired[list[HaltedProcess]]  # in answers only
+    stopping: NotRequired[str | None]  # in answers only
+    activity: NotRequired[dict[str, RankActivity]]  # in answers only
+    slurm_job: NotRequired[str]  # in answers of a login node only
+    queue: NotRequired[Any]  # the same: QueueFacts, of a run that waits
+    stop_kind: NotRequired[str]  # the same: of a part that Slurm has ended, see StopOrder
 
 
-class _StopFile(TypedDict):
-    """What `stop` always asks for."""
+class StopFile(TypedDict):
+    """stop.json: what `stop` asks the agent for; `dump`: to keep first where the ranks are."""
 
     grace: float | None
     reason: str | None
-
-
-class StopFile(_StopFile, total=False):
-    """stop.json: what `stop` asks the agent for; `dump`: to keep first where the ranks are."""
-
-    dump: bool
+    dump: NotRequired[bool]
 
 
 class Block(TypedDict):
@@ -514,8 +484,15 @@ class FailureRecord(TypedDict, total=False):
     reason: str
 
 
-class _PartRecord(TypedDict):
-    """One node's account of its end."""
+class PartDetails(TypedDict, total=False):
+    """What only some parts have."""
+
+    last_seen: float | None  # of a node that is lost: its last sign of life
+    alone: AloneRecord  # of one that succeeded, and whose ranks certainly ran alone
+
+
+class PartRecord(PartDetails):
+    """One node's account of its end, or what the others write of a node that is lost."""
 
     node: str
     node_rank: NodeRank | None
@@ -525,33 +502,18 @@ class _PartRecord(TypedDict):
     time: float
     stopped_at: float | None
     failures: list[FailureRecord]
+    stop_kind: NotRequired[
+        str
+    ]  # of the order that ended it, see StopOrder; empty if none did; older records lack it
 
 
-class PartDetails(TypedDict, total=False):
-    """What only some parts have."""
-
-    last_seen: float | None  # of a node that is lost: its last sign of life
-    alone: AloneRecord  # of one that succeeded, and whose ranks certainly ran alone
-
-
-class PartRecord(_PartRecord, PartDetails, total=False):
-    """One node's account of its end, or what the others write of a node that is lost."""
-
-    stop_kind: str  # of the order that ended it, see StopOrder; empty if none did; older records lack it
-
-
-class _StopRecord(TypedDict):
-    """What began the end of a run, on which node."""
+class StopRecord(TypedDict):
+    """The same; older records lack `kind`, which is as in StopOrder."""
 
     node: str
     reason: str
     time: float
-
-
-class StopRecord(_StopRecord, total=False):
-    """The same; older records lack `kind`, which is as in StopOrder."""
-
-    kind: str
+    kind: NotRequired[str]
 
 
 EndState = Union[RunState, Literal[""]]
@@ -572,28 +534,23 @@ class RestartsEnd(TypedDict, total=False):
     reason: str
 
 
-class _GangRecord(TypedDict):
-    """What is known of the whole run's end; `whole` if it is known of every node."""
+class GangRecord(TypedDict):
+    """gang.json; of a whole one `state` is the run's. Older records lack both that and `attempt`.
+
+    The further keys are of a run with `restart`.
+    """
 
     run: str
     hub: str | None
     whole: bool
     stop: StopRecord | None
     parts: list[PartRecord]
-
-
-class GangRecord(_GangRecord, total=False):
-    """gang.json; of a whole one `state` is the run's. Older records lack both that and `attempt`.
-
-    The further keys are of a run with `restart`.
-    """
-
-    attempt: int
-    state: EndState
-    gave_up: str | None
-    reason: str
-    attempts: list[AttemptEnd]
-    roster: list[RosterEntry]
+    attempt: NotRequired[int]
+    state: NotRequired[EndState]
+    gave_up: NotRequired[str | None]
+    reason: NotRequired[str]
+    attempts: NotRequired[list[AttemptEnd]]
+    roster: NotRequired[list[RosterEntry]]
 
 
 JournalEvent = Literal[
@@ -635,13 +592,6 @@ JournalEvent = Literal[
     "agent_lost",
     "ended",
 ]
-
-
-class _JournalEntry(TypedDict):
-    """What each line holds."""
-
-    time: float
-    event: JournalEvent
 
 
 class StartFailure(TypedDict, total=False):
@@ -686,8 +636,11 @@ class JournalFacts(StartFailure, total=False):
 AnyJournalFacts = Union[JournalFacts, StartFailure]
 
 
-class JournalEntry(_JournalEntry, JournalFacts):
+class JournalEntry(JournalFacts):
     """A line of events.jsonl."""
+
+    time: float
+    event: JournalEvent
 
 
 class EnvironmentMark(TypedDict):

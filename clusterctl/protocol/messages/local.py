@@ -6,22 +6,20 @@ Then the local socket of what waits for the node's next run: one request of a ve
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank
 from .files import StartSpec
 
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
-class _GateStart(StartSpec):
+
+class GateStart(StartSpec):
     """The gate's argument for a job with `start`; `workers`: how many this node has."""
 
     workers: int
-
-
-class GateStart(_GateStart, total=False):
-    """The gate's argument for a job with `start`; `workers`: how many this node has."""
-
-    waits: bool  # it is started before its attempt, which comes as a line before GO
+    waits: NotRequired[bool]  # it is started before its attempt, which comes as a line before GO
 
 
 class RayOrder(TypedDict):
@@ -74,21 +72,16 @@ class OrtedLine(TypedDict):
     orted: str
 
 
-class _GateOrder(TypedDict):
-    """GO, in one line: where to run what; `attempt` is the attempt's directory."""
+class GateOrder(TypedDict):
+    """GO, in one line; `ray` and `mpi` for a program of ours around the job's, which gets them by its stdin."""
 
     cwd: str
     env: dict[str, str]
     argv: list[str]
     attempt: str
     node_rank: NodeRank
-
-
-class GateOrder(_GateOrder, total=False):
-    """GO, in one line; `ray` and `mpi` for a program of ours around the job's, which gets them by its stdin."""
-
-    ray: RayOrder
-    mpi: MpiOrder
+    ray: NotRequired[RayOrder]
+    mpi: NotRequired[MpiOrder]
 
 
 class StartedWorker(TypedDict):
@@ -132,19 +125,14 @@ class GateReport(TypedDict, total=False):
     ended: EndedWorker
 
 
-class _StepFailure(TypedDict):
-    """What failed in `setup`, `before` or `after`; `again` is a command that does it once more."""
+class StepFailure(TypedDict):
+    """What failed in `setup`, `before` or `after`; `overdue`: its time was up."""
 
     reason: str
     text: str
     code: str
     again: str
-
-
-class StepFailure(_StepFailure, total=False):
-    """What failed in `setup`, `before` or `after`; `overdue`: its time was up."""
-
-    overdue: bool
+    overdue: NotRequired[bool]
 
 
 class HelperReport(TypedDict, total=False):
@@ -165,23 +153,18 @@ class ForkWorker(TypedDict):
     cwd: str
 
 
-class _RunOrder(TypedDict):
-    """The verb `start`: become guardian and agent of a run; with the agent's socket and agent.log."""
+class RunOrder(TypedDict):
+    """The verb `start`: become guardian and agent of a run; with the agent's socket and agent.log.
+
+    `inherited` is what the login has, and is not passed on to the future agent.
+    """
 
     do: Literal["start"]
     argv: list[str]  # of guardian and agent, up to their role
     rundir: str
     env: list[str]  # NAME=value, each byte a character
     cwd: str
-
-
-class RunOrder(_RunOrder, total=False):
-    """The verb `start`: become guardian and agent of a run; with the agent's socket and agent.log.
-
-    `inherited` is what the login has, and is not passed on to the future agent.
-    """
-
-    inherited: list[str]
+    inherited: NotRequired[list[str]]
 
 
 class Ask(TypedDict):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Literal, TypedDict, Union
 
 from ..ranks import Slot
 from .checks import MeshPath, MeshPorts, RoundEntry, SearchReport
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 
 class Question(TypedDict):
@@ -60,7 +63,7 @@ class ContentPart(TypedDict):
     last: bool
 
 
-class _MeshListen(TypedDict):
+class MeshListen(TypedDict):
     """Listen for the mesh test; a rail is a network of training NICs, "" the one of the training addresses."""
 
     mesh: Literal["listen"]
@@ -69,12 +72,7 @@ class _MeshListen(TypedDict):
     token: str
     ports: tuple[int, int] | None
     master: bool  # listen in torchrun's place too
-
-
-class MeshListen(_MeshListen, total=False):
-    """Listen for the mesh test; a rail is a network of training NICs, "" the one of the training addresses."""
-
-    alarm: int  # seconds until the process ends, set by tests
+    alarm: NotRequired[int]  # seconds until the process ends, set by tests
 
 
 class MeshPeer(TypedDict):

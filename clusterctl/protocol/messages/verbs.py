@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
@@ -28,6 +28,9 @@ from .network import (
     MeshReport,
     Problem,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 VerbName = Literal[
     "clean",
@@ -56,15 +59,7 @@ StreamName = Literal["stdout", "stderr"]
 ReplacedBy = Literal["link", "directory", "pipe", "socket", "device"]  # what a rank can put in place of a log
 
 
-class _VerbHeader(TypedDict):
-    """What every verb begins with."""
-
-    sentinel: str
-    verb: VerbName
-    request: Request
-
-
-class VerbHeader(_VerbHeader, total=False):
+class VerbHeader(TypedDict):
     """What node/boot.py reads first; it answers with the sentinel, after which frames begin.
 
     It is also the frame of a further verb for the same process; its body holds the modules that are not there yet.
@@ -72,8 +67,11 @@ class VerbHeader(_VerbHeader, total=False):
     has another name.
     """
 
-    payload: str
-    module: str
+    sentinel: str
+    verb: VerbName
+    request: Request
+    payload: NotRequired[str]
+    module: NotRequired[str]
 
 
 class Dismiss(TypedDict):
@@ -102,16 +100,11 @@ class ErrorFrame(TypedDict):
     error: Error
 
 
-class _Beat(TypedDict):
-    """A sign of life."""
-
-    beat: int
-
-
-class Beat(_Beat, total=False):
+class Beat(TypedDict):
     """A sign of life, in both directions; `steps` counts work: as long as it grows, the node is not stuck."""
 
-    steps: int
+    beat: int
+    steps: NotRequired[int]
 
 
 class Workdir(TypedDict):
@@ -230,16 +223,11 @@ class CheckStore(TypedDict):
     check_store: Literal[True]
 
 
-class _Missing(TypedDict):
-    """Contents that are not here."""
-
-    missing: list[str]
-
-
-class Missing(_Missing, total=False):
+class Missing(TypedDict):
     """Contents that are not here; `source_problem` says why another node could not give them."""
 
-    source_problem: str
+    missing: list[str]
+    source_problem: NotRequired[str]
 
 
 class Blobs(TypedDict):
@@ -268,16 +256,11 @@ class TakeFrom(TypedDict):
     source: Source
 
 
-class _Stored(TypedDict):
-    """All contents are here."""
-
-    stored: Literal[True]
-
-
-class Stored(_Stored, total=False):
+class Stored(TypedDict):
     """All contents are here, and can be had here at a port."""
 
-    port: int
+    stored: Literal[True]
+    port: NotRequired[int]
 
 
 class TreeSummary(TypedDict):
@@ -456,26 +439,21 @@ class Positions(TypedDict):
     positions: dict[str, int]
 
 
-class _LogFrame(TypedDict):
-    """Lines of one log."""
+class LogFrame(TypedDict):
+    """Lines of one log, in the body."""
 
     log: str
     rank: Rank | None
     stream: str
     offset: int
-
-
-class LogFrame(_LogFrame, total=False):
-    """Lines of one log, in the body."""
-
-    gone: list[int]  # what was dropped before them, from and to
-    replaced_by: ReplacedBy  # what is there in place of the file, and is not read
-    written: float
-    before: int  # how long it was when a tail was asked for
-    time_marks: list[Any]  # [offset, time] between which lines are timed
-    guessed: bool
-    places: list[int]  # of lines that a pattern chose
-    next: int
+    gone: NotRequired[list[int]]  # what was dropped before them, from and to
+    replaced_by: NotRequired[ReplacedBy]  # what is there in place of the file, and is not read
+    written: NotRequired[float]
+    before: NotRequired[int]  # how long it was when a tail was asked for
+    time_marks: NotRequired[list[Any]]  # [offset, time] between which lines are timed
+    guessed: NotRequired[bool]
+    places: NotRequired[list[int]]  # of lines that a pattern chose
+    next: NotRequired[int]
 
 
 class StopRequest(OfRun):
@@ -493,18 +471,13 @@ class StopEvent(TypedDict):
     event: JournalEntry
 
 
-class _StopReport(TypedDict):
-    """What was ended, and what is left."""
+class StopReport(TypedDict):
+    """What was ended, and what is left; `elsewhere` is another account under which the run lives."""
 
     ended: list[EndedProcess]
     left: list[LeftProcess]
     state: State | None
-
-
-class StopReport(_StopReport, total=False):
-    """What was ended, and what is left; `elsewhere` is another account under which the run lives."""
-
-    elsewhere: str
+    elsewhere: NotRequired[str]
 
 
 class Stopped(TypedDict):
@@ -669,19 +642,14 @@ class Remove(TypedDict):
     remove: Removal
 
 
-class _CleanReport(TypedDict):
-    """What went."""
+class CleanReport(TypedDict):
+    """What went, and what could not."""
 
     runs: int
     bytes: int
     contents: int
     failed: list[list[str]]  # [what, why]
-
-
-class CleanReport(_CleanReport, total=False):
-    """What went, and what could not."""
-
-    environments: int
+    environments: NotRequired[int]
 
 
 class Removed(TypedDict):
@@ -765,17 +733,12 @@ class WarmRequest(OfNode):
     end: bool
 
 
-class _WarmAnswer(TypedDict):
-    """At most one server; `time` is the node's clock."""
+class WarmAnswer(TypedDict):
+    """At most one server; `time` is the node's clock, `ended` its pid if it was ended."""
 
     servers: list[WarmServerFacts]
     time: float
-
-
-class WarmAnswer(_WarmAnswer, total=False):
-    """At most one server; `time` is the node's clock, `ended` its pid if it was ended."""
-
-    ended: list[int]
+    ended: NotRequired[list[int]]
 
 
 Request = Union[
