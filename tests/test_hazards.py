@@ -165,7 +165,7 @@ UNREAD = {
     "clusterctl/client/slurm.py:gather_facts": "parse_facts reads it into dataclasses",
     "clusterctl/client/slurm.py:parse_failure": "start_error reads it",
     "clusterctl/node/slurm/queue.py:send_facts": "passed on to the client, which does the same",
-    "clusterctl/node/slurm/check.py:read_all": "passed on to plans/slurm/judge.py, which does the same",
+    "clusterctl/node/slurm/allocation.py:read_all": "passed on to plans/slurm/judge.py, which does the same",
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
     "clusterctl/client/utilization.py:_parse": "read_sample does the same",
     "clusterctl/client/diagnose.py:_read_gpus": "parse_sample does the same",

@@ -17,7 +17,7 @@ ROLES = {
     "gpus": "history.gpus",
     "standby": "fork.standby",
     "task": "slurm.task",
-    "facts": "slurm.check",
+    "facts": "slurm.allocation",
     "ray": "supervise.launchers.ray",
     "mpi": "supervise.launchers.mpi",
 }

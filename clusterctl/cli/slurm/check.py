@@ -34,17 +34,18 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.registry import all_checks, choose_checks
 from clusterctl.plans.diagnose.collective import DeepCheckResult, plan_deep_job
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
-from clusterctl.plans.slurm.batch_script import (
+from clusterctl.plans.slurm.judge import judge_nodes, make_nodes
+from clusterctl.plans.slurm.submission import (
     SlurmNodes,
     choose_named_nodes,
     choose_slurm_nodes,
+    make_template,
+    plan_check,
     plan_check_job,
     plan_options,
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.judge import judge_nodes, make_nodes
-from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
 from clusterctl.specs.job.model import Job

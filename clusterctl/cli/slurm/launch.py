@@ -28,14 +28,15 @@ from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, all_checks, resolve_waivers
 from clusterctl.plans.checks.script import mark_suspected
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
-from clusterctl.plans.slurm.batch_script import (
+from clusterctl.plans.slurm.submission import (
     choose_slurm_nodes,
     describe_request,
+    make_template,
+    plan_check,
     plan_options,
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Slurm

@@ -9,7 +9,7 @@ runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node'
   task.<slot>.out           what a task prints: a file each, since srun waits for all who hold a shared one
   code/ manifest            the code, which all nodes work in
   ended.json                the step is over; written by batch.sh
-  earlier/<job>.<restart>/  parts of an earlier start whose nodes Slurm did not give again, see requeue.py
+  earlier/<job>.<restart>/  parts of an earlier start whose nodes Slurm did not give again, see states.py
   exchange/<job>.<restart>/     what the tasks tell each other: hello.<slot>, member.<slot>, facts.<slot>, checked,
                             part.<slot>, doing.<slot>, hub, listener.<slot>, ready.<slot>, go, and the first failure;
                             alive.<slot> is touched every few seconds

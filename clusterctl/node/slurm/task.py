@@ -1,7 +1,6 @@
 """What srun starts, once on each node: meets the other tasks, starts this node's guardian, and sees it off.
 
-    all tasks       hello, member         who is here, and where each trains
-    all             facts                 see check.py; then node 0: checked
+    all tasks       hello to checked      see allocation.py
     all             part                  this node's part has its directory, and its agent starts
     any             doing                 the command of `setup` or `before` that runs
     node 0          hub                   the port of its agent, to which the others' agents go
@@ -11,7 +10,7 @@
 
 A client does the same over SSH (`client/launch/prepare.py`); here no client has to be connected. After GO the agents
 need the task no more but for two things: it passes on a `stop.json` that the login node wrote, and its exit code is
-the run's, so that Slurm's own record is right. If Slurm starts the job again, see requeue.py, all begins again.
+the run's, so that Slurm's own record is right. If Slurm starts the job again, see states.py, all begins again.
 """
 
 from __future__ import annotations
@@ -34,16 +33,25 @@ from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
 from ..verbs.start import fork_guardian, make_rundir
-from .board import FAILED, LONGEST_PAUSE, LONGEST_REASON, SHORTEST_PAUSE, Board, OtherFailedError, Task
-from .check import CheckFailedError, check_nodes
+from .allocation import (
+    FAILED,
+    LONGEST_PAUSE,
+    LONGEST_REASON,
+    SHORTEST_PAUSE,
+    Board,
+    CheckFailedError,
+    OtherFailedError,
+    Task,
+    check_nodes,
+)
 from .job_files import Exchange, JobFiles, list_folder, read_object
-from .requeue import TEMPORARY_FAILURE, Earlier, archive_old_parts, read_earlier, was_stopped_by_slurm
 from .spec import (
     SlurmError,
     build_spec,
     continue_spec,
     stop_by_slurm,
 )
+from .states import TEMPORARY_FAILURE, Earlier, archive_old_parts, read_earlier, was_stopped_by_slurm
 
 if TYPE_CHECKING:
     from ...protocol.messages.allocation import TaskFailure

@@ -34,7 +34,7 @@ from .spawn import Gate
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyOrder, Secrets
     from ...protocol.messages.files import Spec
-    from ..history.recorder import HistoryRecorder
+    from ..history.machine import HistoryRecorder
 
 
 def make_gang(context: GangContext) -> Gang:
@@ -120,7 +120,7 @@ class Agent:
 
     def _start_history(self) -> None:
         """Sample the machine from now on; its code is loaded when the start no longer waits for anything of it."""
-        from ..history.recorder import HistoryRecorder
+        from ..history.machine import HistoryRecorder
 
         self._history = HistoryRecorder(self._rundir, self._pids, self._warm.spared)
         self._history.start()

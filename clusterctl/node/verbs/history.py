@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Union
 from ...protocol.run_paths import RunPaths
 from ..history.ring import INTERVAL, pack, read_samples, thin
 from ..history.scalars import (
+    MOST_EVENT_BYTES,
     TIME_LIMIT,
     LogScalars,
     Scalar,
     compile_patterns,
+    find_event_files,
     log_files,
+    read_event_file,
     thin_scalars,
 )
 from ..logs.log_file import NotALogError, check_log, read_tail
@@ -177,17 +180,15 @@ def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> "tup
 
 
 def _read_events(rundir: str, spec: Spec) -> Dict[str, List[Scalar]]:
-    from ..history.tensorboard import MOST_BYTES, find_files, read_scalars
-
     values: Dict[str, List[Scalar]] = {}
     code = RunPaths(rundir).code
     folders = [spec["output_dir"], *(os.path.join(code, name) for name in ("runs", "lightning_logs", "logs"))]
     began = spec.get("submitted") or 0.0
-    for file in find_files(folders):
+    for file in find_event_files(folders):
         try:
             with open(file, "rb") as source:
                 found = (
-                    read_scalars(source.read(MOST_BYTES))
+                    read_event_file(source.read(MOST_EVENT_BYTES))
                     if os.fstat(source.fileno()).st_mtime >= began
                     else {}
                 )

@@ -1,30 +1,50 @@
-"""The verb `slurm`: what is done on the login node of a Slurm cluster, in the place of the nodes themselves."""
+"""The verb `slurm`: what is done on the login node of a Slurm cluster, in the place of the nodes themselves.
+
+One node's part of a run is followed and stopped by the files that the login node shares with the node.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
+from ...protocol.frames import BEAT_INTERVAL
+from ...protocol.run_paths import RunPaths
+from ...protocol.states import FINAL, LOST
+from ..logs.lines import LineReader
 from ..runtime.stream import Stream, VerbError
 from ..slurm.clean import clean
 from ..slurm.commands import ENDING, run_program
-from ..slurm.part import follow, stop
 from ..slurm.queue import check, submit, wait_in_queue
 from ..slurm.states import (
+    SlurmJob,
     can_requeue,
+    describe_loss,
     describe_wait,
     find_job,
     find_jobs,
+    is_stale,
+    part_of,
     query_jobs,
     query_states,
+    resolve,
     states_as_listed,
 )
+from ..state.run_record import read_spec, read_state
+from ..state.workdir import parse_dict, write_atomically
+from .follow import RunFollower, answer_clock
+from .stop import list_ended, read_ended
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SlurmRequest
 
+
 CANCEL_INTERVAL = 0.5  # seconds between questions whether a job has ended by itself
+QUESTION_INTERVAL = 20.0  # seconds between two questions to Slurm while no task gives a sign of life
+POLL_INTERVAL = 0.1
+SPARE_TIME = 15.0  # seconds beyond the grace: files arrive late, and memory is released
 
 
 def run(request: SlurmRequest, stream: Stream) -> None:
@@ -71,3 +91,69 @@ def cancel(request: Any, stream: Stream) -> None:
         return
     job.files.remove_secrets()
     stream.answer({"cancelled": {"job": ""}})
+
+
+def follow(request: Any, stream: Stream) -> None:
+    """Send what there is, then what comes, until this part has ended or the client is gone."""
+    if request.get("clock"):
+        answer_clock(stream)
+    job = find_job(request["workdir"], request["run"])
+    rundir = part_of(job, request["node"])
+    if rundir is None:
+        raise VerbError("CC-RUN-011", f"no run {request['run']} on {request['node']} in {request['workdir']}")
+    PartFollower(job, rundir, request, stream).run()
+
+
+class PartFollower(RunFollower):
+    """One node's part; what it wrote and Slurm show whether it is over."""
+
+    def __init__(self, job: SlurmJob, rundir: str, request: Any, stream: Stream) -> None:
+        super().__init__(rundir, request, stream)
+        self._job = job
+        self._asked_at = float("-inf")
+
+    def _resolve_state(self) -> Optional[Any]:
+        now = time.monotonic()
+        wants_answer = os.path.exists(self._job.files.ended) or is_stale(self._job.files)
+        if not self._job.over and wants_answer and now - self._asked_at > QUESTION_INTERVAL:
+            self._asked_at = now
+            self._job = query_jobs([self._job])[0]
+        return resolve(self._rundir, self._job)
+
+    def _is_lingering(self, state: Any) -> bool:
+        """Whether this part has ended, and the record of the whole end is still to come."""
+        if state["state"] == LOST and describe_loss(self._rundir, self._job):
+            return False  # nothing more is recorded there
+        return bool(state.get("gang") is True and not state.get("gang_done") and not self._job.over)
+
+
+def stop(request: Any, stream: Stream) -> None:
+    """Leave the order, wait for the end of the part, and report what its agent ended."""
+    job = find_job(request["workdir"], request["run"])
+    rundir = part_of(job, request["node"])
+    if rundir is None:
+        stream.answer({"stopped": {"ended": [], "left": [], "state": None}})
+        return
+    paths, state, spec = RunPaths(rundir), read_state(rundir), read_spec(rundir)
+    reader = LineReader(paths.events, os.path.getsize(paths.events) if os.path.exists(paths.events) else 0)
+    lived = state is not None and state["state"] not in FINAL
+    if lived:
+        order = {"grace": request.get("grace"), "reason": request.get("reason")}
+        write_atomically(paths.stop_request, json.dumps(order).encode("utf-8"))
+    grace = float(spec["grace"] if spec else 0.0) if request.get("grace") is None else request["grace"]
+    deadline, beat = time.monotonic() + grace + SPARE_TIME, time.monotonic()
+    while lived and time.monotonic() < deadline:
+        state = read_state(rundir)
+        if state is None or state["state"] in FINAL:
+            break
+        if time.monotonic() - beat > BEAT_INTERVAL:
+            beat = time.monotonic()
+            stream.answer({"beat": int(beat)})
+            if query_jobs([job])[0].over:
+                break
+        time.sleep(POLL_INTERVAL)
+    ended = [one for line in reader.read()[1].splitlines() for one in read_ended(parse_dict(line) or {})]
+    final = resolve(rundir, query_jobs([job])[0])
+    if final is not None:
+        ended = list_ended(final, {}, ended, [], "torchrun" if spec and spec.get("module") else "launcher")
+    stream.answer({"stopped": {"ended": ended, "left": [], "state": final}})

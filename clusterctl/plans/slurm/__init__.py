@@ -1,4 +1,4 @@
-"""A job on a Slurm cluster: the options of sbatch, the batch script, and the template of all specs.
+"""A job on a Slurm cluster: what is submitted, and how its nodes are judged.
 
-Start with `batch_script`. Not here: the self-contained script of `export slurm` (`plans/export/slurm`).
+Start with `submission`. Not here: the self-contained script of `export slurm` (`plans/export/slurm`).
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.node.history import scalars, tensorboard
+from clusterctl.node.history import scalars
 from clusterctl.node.history.scalars import (
     LogScalars,
     compile_patterns,
@@ -130,7 +130,7 @@ def event(time: float, step: int, tag: str, value: float, *, tensor: bool = Fals
 def test_scalars_of_tensorboard() -> None:
     """Old and new kinds of values, by tag; a record that is cut off ends the file."""
     content = event(5.0, 1, "train/loss", 2.0) + event(6.0, 300, "train/loss", 1.5, tensor=True)
-    found = tensorboard.read_scalars(content + event(7.0, 3, "x", 1.0)[:-9])
+    found = scalars.read_event_file(content + event(7.0, 3, "x", 1.0)[:-9])
     assert found == {"train/loss": [(5.0, 1, 2.0), (6.0, 300, 1.5)]}
 
 
@@ -142,9 +142,9 @@ def test_a_file_that_is_anything_costs_little() -> None:
         content = bytearray(honest)
         for _ in range(chance.randrange(1, 12)):
             content[chance.randrange(len(content))] = chance.randrange(256)
-        tensorboard.read_scalars(bytes(content))
-        tensorboard.read_scalars(chance.randbytes(200))
-    assert tensorboard.read_scalars(struct.pack("<Q", 1 << 62) + bytes(40)) == {}
+        scalars.read_event_file(bytes(content))
+        scalars.read_event_file(chance.randbytes(200))
+    assert scalars.read_event_file(struct.pack("<Q", 1 << 62) + bytes(40)) == {}
 
 
 def test_event_files_are_found_below_the_outputs(tmp_path: Path) -> None:
@@ -153,6 +153,6 @@ def test_event_files_are_found_below_the_outputs(tmp_path: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "events.out.tfevents.1.host").write_bytes(event(5.0, 1, "loss", 1.0))
     (inside / "events.out.tfevents.2.link").symlink_to("/etc/passwd")
-    assert tensorboard.find_files([str(tmp_path), "/nonexistent"]) == [
+    assert scalars.find_event_files([str(tmp_path), "/nonexistent"]) == [
         str(inside / "events.out.tfevents.1.host")
     ]

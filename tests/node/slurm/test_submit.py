@@ -13,7 +13,7 @@ from clusterctl.node.slurm import queue, states, task
 from clusterctl.node.slurm.commands import Finished, QueuedJob, Settings
 from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
 from clusterctl.node.verbs import slurm
-from clusterctl.plans.slurm.batch_script import render_script
+from clusterctl.plans.slurm.submission import render_script
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.node.runtime.processes import wake_on
-from clusterctl.node.slurm import check, job_files, task
-from clusterctl.node.slurm.board import Board, Task
+from clusterctl.node.slurm import allocation, job_files, task
+from clusterctl.node.slurm.allocation import Board, Task
 from clusterctl.node.slurm.job_files import Exchange, JobFiles
 from clusterctl.node.slurm.spec import Member, SlurmError
 
@@ -193,11 +193,11 @@ def test_nothing_starts_where_the_result_forbids_it_or_cannot_be_read(
     """A file system that fails, or a result of many thousand nodes, is no leave to start."""
     files = JobFiles(str(tmp_path))
     board = Board(Exchange(files, "4711.0"), Task(slot=1, total=2, node="gpu02", job="4711", key="4711.0"))
-    Path(board.exchange.folder, check.CHECKED).write_text(result)
-    monkeypatch.setattr(check, "report_facts", lambda *_: None)
-    monkeypatch.setattr(check.time, "sleep", lambda _: None)
+    Path(board.exchange.folder, allocation.CHECKED).write_text(result)
+    monkeypatch.setattr(allocation, "report_facts", lambda *_: None)
+    monkeypatch.setattr(allocation.time, "sleep", lambda _: None)
     members = [Member(slot, f"gpu0{slot + 1}", "10.0.0.1", ("eth0",), 1) for slot in range(2)]
     template: Any = {"check": {"only": False}}
 
     with pytest.raises(SlurmError, match=message):
-        check.check_nodes(board, cast("Any", template), members, files)
+        allocation.check_nodes(board, cast("Any", template), members, files)

@@ -10,7 +10,6 @@ from typing import Any
 
 from clusterctl.node.logs.activity import ActivityReader
 from clusterctl.node.logs.reader import logs_since
-from clusterctl.node.state.ended import list_ended
 from clusterctl.node.state.run_record import (
     STATES,
     Record,
@@ -22,7 +21,7 @@ from clusterctl.node.state.run_record import (
 )
 from clusterctl.node.state.workdir import read_json
 from clusterctl.node.verbs.ps import list_runs
-from clusterctl.node.verbs.stop import find_remaining
+from clusterctl.node.verbs.stop import find_remaining, list_ended
 
 SPEC = {
     "run": "job-1",

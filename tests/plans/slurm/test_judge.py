@@ -13,7 +13,7 @@ import pytest
 from clusterctl.client.rpc.bundle import judge_zip
 from clusterctl.node.verbs.probe import gather
 from clusterctl.plans.slurm.judge import judge_allocation, parse_report, to_findings
-from clusterctl.plans.slurm.spec_template import plan_check
+from clusterctl.plans.slurm.submission import plan_check
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from clusterctl.errors import SpecError, UsageError
-from clusterctl.plans.slurm.batch_script import (
+from clusterctl.plans.slurm.submission import (
     SlurmNodes,
     choose_named_nodes,
     choose_slurm_nodes,
+    make_template,
+    plan_check,
     plan_check_job,
     plan_options,
     plan_slurm_time,
@@ -19,7 +21,6 @@ from clusterctl.plans.slurm.batch_script import (
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.spec_template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Login, Slurm, Ssh
 from clusterctl.specs.inventory.parse import parse_inventory

@@ -13,9 +13,8 @@ import pytest
 from clusterctl.node.slurm import queue, states
 from clusterctl.node.slurm.commands import QueuedJob
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
-from clusterctl.node.slurm.requeue import archive_old_parts, read_earlier
 from clusterctl.node.slurm.spec import Member, continue_spec, stop_by_slurm
-from clusterctl.node.slurm.states import SlurmJob, query_jobs, states_of
+from clusterctl.node.slurm.states import SlurmJob, archive_old_parts, query_jobs, read_earlier, states_of
 from clusterctl.node.state.run_record import new_state
 from clusterctl.protocol.run_paths import RunPaths
 
