@@ -46,24 +46,10 @@ FAMILIES: Mapping[str, str] = {
 @cache
 def entries() -> Mapping[str, Entry]:
     """Return every entry by its code."""
-    from clusterctl.codes import (
-        gpu,
-        hang,
-        lab,
-        network,
-        python,
-        ranks,
-        runs,
-        script,
-        slurm,
-        specs,
-        ssh,
-        system,
-        usage,
-    )
+    from clusterctl.codes import gpu, network, python, ranks, runs, specs, ssh, system, usage
 
-    families = (ssh, python, gpu, network, system, script, specs, usage, runs, ranks, hang, slurm, lab)
-    return {code: entry for family in families for code, entry in family.ENTRIES.items()}
+    tables = (ssh, python, gpu, network, system, specs, usage, runs, ranks)
+    return {code: entry for table in tables for code, entry in table.ENTRIES.items()}
 
 
 def find_entry(code: str) -> Entry:
