@@ -45,9 +45,9 @@ from clusterctl.plans.ssh import (
     settings_argv,
     with_english_messages,
 )
-from clusterctl.specs.addresses import LONGEST_CHAIN
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
+from clusterctl.specs.values import LONGEST_CHAIN
 from clusterctl.translation import tr
 
 MAX_EVIDENCE = 2048

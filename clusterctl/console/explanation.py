@@ -17,7 +17,7 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.console.documents.explain import ExplainedKey, ExplanationDocument
     from clusterctl.plans.explain import Explanation
-    from clusterctl.specs.key_reference import KeyEntry
+    from clusterctl.specs.json_schema import KeyEntry
 
 KEY_INDENT = "    "  # before the second line of a key
 EXPLAIN_INDENT = 10  # columns before a text

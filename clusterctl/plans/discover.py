@@ -12,9 +12,9 @@ from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_network
 from clusterctl.protocol.messages.facts import Address, Facts, FoundPython, Nic
-from clusterctl.specs.addresses import parse_nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.render import DiscoveredNode
+from clusterctl.specs.values import parse_nic
 from clusterctl.translation import tr, trn
 
 

@@ -43,7 +43,7 @@ from clusterctl.plans.runs.state import NodeState
 from clusterctl.protocol.messages.files import EndState, KeptReason
 from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.messages.verbs import StreamName
-from clusterctl.specs.key_reference import KeyEntry
+from clusterctl.specs.json_schema import KeyEntry
 
 PACKAGE = Path(clusterctl.__file__).parent
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(0x7F, 0xA0)]))

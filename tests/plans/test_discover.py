@@ -18,8 +18,7 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.inventory.render import render_discovered
 from clusterctl.specs.yaml.reader import read_tree
-from clusterctl.specs.yaml.scalars import render_scalar
-from clusterctl.specs.yaml.tree import YamlList, YamlScalar
+from clusterctl.specs.yaml.tree import YamlList, YamlScalar, render_scalar
 
 CLOSED = Unreachable("CC-SSH-002", target="192.0.2.2 port 22")
 

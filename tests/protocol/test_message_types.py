@@ -299,8 +299,7 @@ FOREIGN_RECORDS = {
     "node/fork/imports.py": "variables of a module of any library",
     "node/supervise/gate.py": "arguments of subprocess.Popen",
     "specs/inventory/render.py": "settings that all hosts of an imported inventory share",
-    "specs/serialization.py": "any value as JSON: written and read there alone",
-    "specs/json_schema.py": "JSON Schema",
+    "specs/json_schema.py": "JSON Schema, and any value as JSON: written and read there alone",
 }
 
 

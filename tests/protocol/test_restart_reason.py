@@ -12,7 +12,7 @@ from clusterctl.node.gang.restart_policy import LONGEST_TEXT, RestartReason, jud
 from clusterctl.protocol import reasons
 from clusterctl.protocol.known_errors import GRADES, all_symptoms
 from clusterctl.protocol.root_cause import Failure, find_cause, restart_reason
-from clusterctl.specs.job.kinds import REASONS
+from clusterctl.specs.kinds import REASONS
 
 RANK = Failure("gpu01", 0, 1, None, 10.0)
 

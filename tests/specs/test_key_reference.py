@@ -6,7 +6,7 @@ import pytest
 
 from clusterctl.cli.main import run
 from clusterctl.specs.fields import keys_of
-from clusterctl.specs.key_reference import FILES, all_paths, find_keys
+from clusterctl.specs.json_schema import FILES, all_paths, find_keys
 from clusterctl.translation import use_language
 
 

@@ -10,7 +10,7 @@ from tables import anchor, table
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.specs.fields import Kind, OneOrMore, ScalarType, ShortForm, group_in, groups_in, keys_of
 from clusterctl.specs.inventory.model import Node, NodeSettings
-from clusterctl.specs.key_reference import FILES, default_of
+from clusterctl.specs.json_schema import FILES, default_of
 from clusterctl.specs.placeholders import MEANINGS
 from clusterctl.translation import tr
 

@@ -121,7 +121,7 @@ def notify_stall(
     """Send what is to be sent when a run stalls; what could not be sent is not tried again."""
     from clusterctl.client.local.hooks import claim_stall
     from clusterctl.plans.notify import stall_of
-    from clusterctl.specs.job.kinds import STALLED
+    from clusterctl.specs.kinds import STALLED
 
     try:
         hooks = claim_stall(_folder(), run_id, int((time.time() - (kept.seconds or 0.0)) / 60))

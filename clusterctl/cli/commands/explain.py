@@ -19,7 +19,7 @@ from clusterctl.errors import UsageError
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.specs.key_reference import KeyEntry
+    from clusterctl.specs.json_schema import KeyEntry
 
 EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
 
@@ -82,7 +82,7 @@ def explain(
 def _find_keys(word: str) -> list[KeyEntry]:
     """Return the keys that a word means, if it is a path, a file, or a name that no family of codes has."""
     from clusterctl.plans import explain as explaining
-    from clusterctl.specs.key_reference import FILES, find_keys
+    from clusterctl.specs.json_schema import FILES, find_keys
 
     if "." not in word and word not in FILES:
         try:

@@ -104,7 +104,7 @@ def _checked(grep: str | None) -> str | None:
     import re
 
     from clusterctl.errors import UsageError
-    from clusterctl.specs.patterns import is_slow
+    from clusterctl.specs.kinds import is_slow
 
     try:
         re.compile(grep or "")

@@ -26,9 +26,8 @@ from clusterctl.client.ssh.config import (
 from clusterctl.client.ssh.sockets import expand_proxy_command
 from clusterctl.errors import ClusterctlError, InvalidValueError, Unreachable
 from clusterctl.interrupts import INTERRUPTS
-from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse_user, split_jump
 from clusterctl.specs.inventory.model import Node, Ssh
-from clusterctl.specs.values import parse_port
+from clusterctl.specs.values import LONGEST_CHAIN, Bastion, parse_host, parse_port, parse_user, split_jump
 from clusterctl.translation import tr
 
 

@@ -26,7 +26,7 @@ from clusterctl.plans.launch.script import (
 from clusterctl.protocol.exit_status import SUSPECTED
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.placeholders import Placeholder, parse_template
-from clusterctl.specs.yaml.scalars import render_args
+from clusterctl.specs.yaml.tree import render_args
 from clusterctl.translation import tr, trn
 
 MOST_LINES = 4

@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from clusterctl.specs.job.kinds import Launcher
 from clusterctl.specs.job.model import Job
+from clusterctl.specs.kinds import Launcher
 
 LARGEST_SCRIPT = 256 << 10  # bytes
 MOST_FILES = 50  # of the code that a script imports

@@ -27,7 +27,7 @@ from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.serialization import from_plain
+from clusterctl.specs.json_schema import from_plain
 from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
 from clusterctl.translation import tr
 

@@ -23,8 +23,8 @@ from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Slurm, Ssh, Waiver
 from clusterctl.specs.job.model import Job, Restart
+from clusterctl.specs.json_schema import to_plain
 from clusterctl.specs.nodeset import ALL, fold_names, parse_pattern
-from clusterctl.specs.serialization import to_plain
 from clusterctl.specs.text import quote_word
 from clusterctl.specs.values import LONGEST_NODE_NAME
 

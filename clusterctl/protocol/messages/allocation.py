@@ -8,7 +8,7 @@ from .files import SetupQuery
 
 
 class CheckPart(TypedDict):
-    """The check inside the allocation; `job`, `login` and `waive` are as specs/serialization.py writes them.
+    """The check inside the allocation; `job`, `login` and `waive` are as specs/json_schema.py writes them.
 
     `setup` is the environment that the job makes. With `only` nothing follows, and the client judges the facts; without
     `enforce` the run starts in spite of errors.

@@ -1,5 +1,5 @@
-"""Inventories from files of other tools, and from what Ansible lists of its own.
+"""Inventories from files of other tools, and from what Ansible lists itself.
 
-`detect` recognises the format, each format has a module, `imported` is what they return. Not here: writing the
+`detect` recognises the format, `hostfile` and `ansible` read it, `imported` is what they return. Not here: writing the
 inventory (`specs/inventory/render`). Start with `detect`.
 """

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.protocol.untrusted import parse_json
-from clusterctl.specs import addresses
-from clusterctl.specs.addresses import parse_jump, parse_proxy_command, parse_user
 from clusterctl.specs.importers.imported import (
     FORBIDDEN,
     LONGEST_LINE,
@@ -27,7 +25,16 @@ from clusterctl.specs.importers.imported import (
     ImportReport,
 )
 from clusterctl.specs.text import did_you_mean
-from clusterctl.specs.values import parse_port, parse_python, parse_text
+from clusterctl.specs.values import (
+    is_ipv6,
+    parse_host,
+    parse_jump,
+    parse_port,
+    parse_proxy_command,
+    parse_python,
+    parse_text,
+    parse_user,
+)
 from clusterctl.specs.yaml.tree import quoted
 from clusterctl.translation import tr, trn
 
@@ -351,6 +358,6 @@ def _text_of(value: object) -> str | None:
 
 
 def _parse_ipv4_or_name(text: str) -> str:
-    if addresses.is_ipv6(text):
+    if is_ipv6(text):
         raise InvalidValueError("CC-SPEC-023", "ipv6-machine", text=quoted(text))
-    return addresses.parse_host(text)
+    return parse_host(text)

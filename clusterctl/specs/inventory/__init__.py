@@ -1,5 +1,5 @@
-"""The inventory file: values, format, parser.
+"""The inventory file: values, parser, text.
 
-`model` has the values, `schema` the file format, `parse` and `render` go between text and values. Only `schema`
-imports pydantic. Not here: files of other tools (`specs/importers`). Start with `model`.
+`model` declares its keys and has the values, `parse` and `render` go between text and values. Not here: files of
+other tools (`specs/importers`). Start with `model`.
 """

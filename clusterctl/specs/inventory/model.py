@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from clusterctl.errors import InvalidValueError
+from clusterctl.specs import kinds
 from clusterctl.specs.fields import documented
-from clusterctl.specs.inventory import kinds
 from clusterctl.specs.nodeset import ALL
 from clusterctl.specs.values import parse_name
 from clusterctl.translation import to_translate
@@ -33,7 +33,7 @@ class Ssh:
             to_translate("Port of the node's SSH server; default: what your SSH configuration says, else 22.")
         ),
     )
-    key: kinds.OptionalText = field(
+    key: kinds.NullableText = field(
         default=None,
         metadata=documented(
             to_translate(
@@ -60,7 +60,7 @@ class Ssh:
             )
         ),
     )
-    config: kinds.OptionalText = field(
+    config: kinds.NullableText = field(
         default=None,
         metadata=documented(
             to_translate(
@@ -68,7 +68,7 @@ class Ssh:
             )
         ),
     )
-    known_hosts: kinds.OptionalText = field(
+    known_hosts: kinds.NullableText = field(
         default=None,
         metadata=documented(
             to_translate(
@@ -119,7 +119,7 @@ class NodeSettings:
             to_translate("Interpreter with torch on the node: an absolute path, `~/...`, or a bare command.")
         ),
     )
-    activate: kinds.OptionalText = field(
+    activate: kinds.NullableText = field(
         default=None,
         metadata=documented(
             to_translate(

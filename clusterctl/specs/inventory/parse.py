@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from clusterctl.errors import InvalidValueError, Issue, SpecError
-from clusterctl.specs import addresses, values
+from clusterctl.specs import values
 from clusterctl.specs.fields import keys_of
-from clusterctl.specs.file_kind import detect_hostfile, refuse_ansible, refuse_job, refuse_script
+from clusterctl.specs.importers.detect import detect_hostfile, refuse_ansible, refuse_job, refuse_script
 from clusterctl.specs.importers.hostfile import parse_host_word, parse_hostfile
 from clusterctl.specs.importers.imported import ImportedHost
 from clusterctl.specs.inventory.model import (
@@ -159,7 +159,7 @@ def _listed_node_issues(tree: YamlMapping) -> Iterator[Issue]:
 
 def _host_issues(node: YamlMapping) -> Iterator[Issue]:
     host = find_scalar(node, "host")
-    if host and addresses.is_ipv6(host.text or "") and node.get("ip") is None:
+    if host and values.is_ipv6(host.text or "") and node.get("ip") is None:
         yield Issue.of("CC-SPEC-023", "node", host.location)
 
 
@@ -209,7 +209,7 @@ def _name_issues(node: YamlMapping, names: dict[str, YamlScalar]) -> Iterator[Is
 
 def _is_host(text: str) -> bool:
     try:
-        addresses.parse_host(text)
+        values.parse_host(text)
     except InvalidValueError:
         return False
     return True

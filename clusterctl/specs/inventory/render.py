@@ -12,8 +12,7 @@ from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
 from clusterctl.specs.values import parse_name, parse_node_name
 from clusterctl.specs.yaml.reader import MOST_BYTES
-from clusterctl.specs.yaml.scalars import render_scalar
-from clusterctl.specs.yaml.tree import quoted
+from clusterctl.specs.yaml.tree import quoted, render_scalar
 from clusterctl.translation import to_translate, tr, trn
 
 MOST_REMARKS = 40

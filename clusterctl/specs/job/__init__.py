@@ -1,5 +1,5 @@
-"""The job file: values, format, parser.
+"""The job file: values, parser, text.
 
-`model` has the values, without pydantic; `schema` and `hooks` the file format, `parse` reads text, `render` writes
-a new file. Not here: command lines (`plans/launch`). Start with `model`.
+`model` declares its keys and has the values, `parse` reads text, `render` writes a new file. Not here: command lines
+(`plans/launch`). Start with `model`.
 """

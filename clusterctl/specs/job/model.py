@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from clusterctl.specs import kinds
 from clusterctl.specs.fields import ShortForm, documented
 from clusterctl.specs.inventory.model import Waiver
-from clusterctl.specs.job import kinds
 from clusterctl.translation import to_translate
 
 SINGLE_PROCESS_LAUNCHERS = (
@@ -254,7 +254,7 @@ class Job:
     """What to run on the nodes, and how; exactly one of `script`, `module` and `command` is given."""
 
     file: str
-    name: kinds.JobName = field(
+    name: kinds.Name = field(
         metadata=documented(to_translate("Name of the job, the first part of the name of each of its runs."))
     )
     script: kinds.Script = field(

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clusterctl.errors import InvalidValueError
-from clusterctl.specs.job.kinds import Launcher
+from clusterctl.specs.kinds import Launcher
 from clusterctl.specs.values import parse_name
-from clusterctl.specs.yaml.scalars import render_args, render_list, render_scalar
+from clusterctl.specs.yaml.tree import render_args, render_list, render_scalar
 from clusterctl.translation import tr
 
 

@@ -17,7 +17,7 @@ from clusterctl.plans.slurm.submission import plan_check
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.serialization import from_plain, to_plain
+from clusterctl.specs.json_schema import from_plain, to_plain
 
 JOB = Job(name="j", file="job.yaml", script="t.py", backend="gloo", nproc_per_node=1)
 LOGIN = Node(name="login", index=0, host="login")

@@ -71,11 +71,11 @@ def _read_text(path: str, source: str) -> str:
 
 def _with_config(imported: Imported, path: str) -> Imported:
     """Have the nodes of an SSH configuration connect by that file, unless ssh reads it anyway."""
-    from clusterctl.specs.importers.ssh_config import DESCRIPTION
+    from clusterctl.specs.importers.hostfile import FORMAT_DESCRIPTIONS
 
     usual = Path("~/.ssh/config").expanduser()
     if (
-        imported.format_description != DESCRIPTION
+        imported.format_description != tr(FORMAT_DESCRIPTIONS["ssh"])
         or path == STANDARD_INPUT
         or expand(path).resolve() == usual.resolve()
     ):
