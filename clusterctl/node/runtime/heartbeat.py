@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
-from typing import TYPE_CHECKING, Optional, Type
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...protocol.frames import BEAT_INTERVAL
 from .stream import Stream
@@ -27,12 +27,7 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join()
 
@@ -47,9 +42,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         count = 0
-        while not self._stopped.wait(BEAT_INTERVAL):
-            count += 1
-            try:
+        with suppress(BrokenPipeError):
+            while not self._stopped.wait(BEAT_INTERVAL):
+                count += 1
                 self.send({"beat": count, "steps": self.steps})
-            except BrokenPipeError:
-                return

@@ -1,7 +1,7 @@
 """The verb `orphans`: processes of runs that nobody watches over any more, and how they are ended.
 
 request {"workdir", "node", "end": null}                     node {"orphans": [...], "others": {user: count}}
-request {"workdir", "node", "end": [[pid, starttime], ...]}  node {"ended": [...], "left": [...]}, and beats before
+request {"workdir", "node", "end": [[pid, starttime], ...]}  node {"ended": [...], "left": [...]}; beats before
 
 An orphan bears the tag of a run on this node that has neither guardian nor agent here. Ended is only what was named,
 still is an orphan of this account, and belongs to a run of this work directory.
@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Set, Tuple
 
-from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.messages.facts import Orphan
 from ...protocol.messages.record import to_json
 from ...protocol.run_paths import RunPaths
@@ -29,9 +28,8 @@ from ..runtime.processes import (
     find_process,
     read_stat,
 )
-from ..runtime.stream import Stream, VerbError
+from ..runtime.stream import Stream
 from ..state.run_record import (
-    find_run_or_none,
     resolve_state,
     run_dirs,
     run_tag_prefix,
@@ -39,8 +37,7 @@ from ..state.run_record import (
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import State
-    from ...protocol.messages.verbs import NodeFrame, OrphansRequest
+    from ...protocol.messages.verbs import OrphansEnded, OrphansRequest
 
 GRACE = 5.0  # seconds between TERM and KILL
 POLL_INTERVAL = 0.05
@@ -57,15 +54,15 @@ def run(request: OrphansRequest, stream: Stream) -> None:
         return
     known = {(orphan.pid, orphan.starttime) for orphan in orphans if orphan.known}
     named = sorted({(int(pid), int(starttime)) for pid, starttime in end})
-    for frame in terminate([Identity(*identity) for identity in named if identity in known]):
-        stream.answer(frame)
+    stream.answer(terminate([Identity(*identity) for identity in named if identity in known], stream))
 
 
 def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
     """Look at every process once; gives this account's orphans, and how many others have, as far as can be seen."""
     watched, tagged = _scan_processes()
     rundirs = run_dirs(os.path.realpath(os.path.expanduser(workdir)), None, node)
-    for state in filter(None, map(resolve_state, rundirs)):
+    states = {RunPaths(rundir).run_id: resolve_state(rundir) for rundir in rundirs}
+    for state in filter(None, states.values()):
         # of a run that began on a warm node what is on record may have no tag
         for found in with_leftovers(state)["left"] if state["state"] == LOST else ():
             tagged.setdefault(
@@ -73,7 +70,6 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
             )
     orphans: List[Orphan] = []
     others: Dict[str, int] = {}
-    runs: Dict[str, Any] = {}
     for pid, (uid, tag) in sorted(tagged.items()):
         run_id, _, node_and_attempt = tag.partition("/")
         name = node_and_attempt.rpartition("/")[0]
@@ -84,9 +80,9 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
             user = _user(uid)
             others[user] = others.get(user, 0) + 1
             continue
-        if run_id not in runs:
-            runs[run_id] = _describe_run(workdir, run_id, node)
-        orphans.append(Orphan(run=run_id, **_describe_process(stat), **runs[run_id]))
+        known: Any = states.get(run_id) or {}
+        fields = {key: known.get(key) for key in ("job", "launched_by", "launched_id", "state")}
+        orphans.append(Orphan(run=run_id, known=bool(known), **fields, **_describe_process(stat)))
     return orphans, others
 
 
@@ -101,16 +97,10 @@ def _scan_processes() -> Tuple[Set[Tuple[str, str]], Dict[int, Tuple[int, str]]]
                 paths = RunPaths(os.fsdecode(arguments[-2]))
                 watched.add((paths.run_id, paths.node))
                 continue
-            tag = next(
-                (
-                    variable[len(TAG_PREFIX) :]
-                    for variable in _read_fields(pid, "environ")
-                    if variable.startswith(TAG_PREFIX)
-                ),
-                b"",
-            )
-            if tag and pid != os.getpid():
-                tagged[pid] = (os.stat("/proc/%d" % pid).st_uid, os.fsdecode(tag))
+            tags = [entry for entry in _read_fields(pid, "environ") if entry.startswith(TAG_PREFIX)]
+            if tags and pid != os.getpid():
+                tag = os.fsdecode(tags[0][len(TAG_PREFIX) :])
+                tagged[pid] = (os.stat("/proc/%d" % pid).st_uid, tag)
     return watched, tagged
 
 
@@ -119,29 +109,13 @@ def _read_fields(pid: int, file: str) -> List[bytes]:
         return source.read().split(b"\0")[:-1]
 
 
-def _describe_run(workdir: str, run_id: str, node: str) -> Any:
-    """Return whose run it was, where this work directory knows it."""
-    state: Optional[State] = None
-    with suppress(OSError, VerbError):
-        rundir = find_run_or_none(workdir, run_id, node)
-        state = resolve_state(rundir) if rundir is not None else None
-    known: Any = state or {}
-    fields = {key: known.get(key) for key in ("job", "launched_by", "launched_id", "state")}
-    return {"known": state is not None, **fields}
-
-
 def _describe_process(stat: Stat) -> Any:
     command = b""
     with suppress(OSError):
         command = b" ".join(_read_fields(stat.pid, "cmdline"))[:300]
-    age = _uptime() - stat.starttime / os.sysconf("SC_CLK_TCK")
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.starttime / os.sysconf("SC_CLK_TCK")
     text = command.decode("utf-8", "replace") or "[%s]" % stat.name
     return {"pid": stat.pid, "starttime": stat.starttime, "age": max(0.0, age), "command": text}
-
-
-def _uptime() -> float:
-    with open("/proc/uptime", "rb") as source:
-        return float(source.read().split()[0])
 
 
 def _user(uid: int) -> str:
@@ -153,27 +127,20 @@ def _user(uid: int) -> str:
         return "uid %d" % uid
 
 
-def terminate(identities: List[Identity]) -> Iterator[NodeFrame]:
-    """Send TERM, and KILL to those that are still there after a while; yields beats, and the account at last."""
-    process_tree = ProcessTree("")
-    started = last_beat = time.monotonic()
-    remaining = _running(identities)
-    process_tree.terminate(remaining)
-    while remaining and time.monotonic() - started < GRACE + UNKILLABLE_AFTER:
-        time.sleep(POLL_INTERVAL)
-        remaining = _running(identities)
-        if time.monotonic() - started > GRACE:
+def terminate(identities: List[Identity], stream: Stream) -> OrphansEnded:
+    """Send TERM, and KILL to those that are still there after a while, with a beat at each look."""
+    process_tree, started = ProcessTree(""), time.monotonic()
+    while True:
+        remaining = [stat for stat in map(find_process, identities) if stat is not None and stat.running]
+        elapsed = time.monotonic() - started
+        if not remaining or elapsed > GRACE + UNKILLABLE_AFTER:
+            break
+        if elapsed > GRACE:
             process_tree.kill(remaining)
-        if time.monotonic() - last_beat > BEAT_INTERVAL:
-            last_beat = time.monotonic()
-            yield {"beat": int(last_beat - started)}
-    signalled, leftovers = process_tree.signalled(), describe_leftovers(remaining)
-    pids = {entry["pid"] for entry in leftovers}
-    yield {
-        "ended": [entry for entry in signalled if entry["pid"] not in pids],
-        "left": leftovers,
-    }
-
-
-def _running(identities: List[Identity]) -> List[Stat]:
-    return [stat for stat in map(find_process, identities) if stat is not None and stat.running]
+        else:
+            process_tree.terminate(remaining)
+        stream.answer({"beat": int(elapsed)})
+        time.sleep(POLL_INTERVAL)
+    pids = {stat.pid for stat in remaining}
+    ended = [entry for entry in process_tree.signalled() if entry["pid"] not in pids]
+    return {"ended": ended, "left": describe_leftovers(remaining)}

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, cast
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Set, cast
 
-from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, LOST, STOPPED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..logs.lines import LineReader
+from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import (
     UNKILLABLE_AFTER,
     Identity,
@@ -52,40 +52,40 @@ if TYPE_CHECKING:
         State,
         StopFile,
     )
-    from ...protocol.messages.verbs import NodeFrame, StopEvent, StopReport, StopRequest
+    from ...protocol.messages.verbs import StopReport, StopRequest
     from ...protocol.states import RunState
 
 
 POLL_INTERVAL = 0.05
 GRACE = 10.0  # seconds between TERM and KILL; the job's own went with the directory
+NO_ANSWERS = ("halted", "continued")  # events that an agent writes also while it does not know of the stop
+NO_ANSWER_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
+SPARE_TIME = 5.0  # seconds beyond those in which a healthy agent has finished
+RELEASE_LIMIT = 70.0  # seconds in which an agent has given up waiting for GPU memory
+EXIT_TIME = 2.0  # seconds in which guardian and agent leave after the final state
+RECENT = 5.0  # seconds; a stop that asks all nodes at once takes less
+LAST_EVENTS = 64 << 10  # bytes
 
 
-def stop_unrecorded(workdir: str, request: StopRequest) -> Iterator[NodeFrame]:
-    """Yield beats, and at last what was ended and what is left."""
+def stop_unrecorded(workdir: str, request: StopRequest) -> StopReport:
+    """End a run of which nothing is on record, by its supervisors' arguments and its tag."""
     process_tree = ProcessTree(f"{request['run']}/{request['node']}/")
     folder = WorkdirPaths(workdir).run(request["run"])
     processes = find_processes(folder, request["node"], process_tree.tag)
     supervisors = {stat.pid for stat in find_supervisors(folder, request["node"])}
     process_tree.terminate(topmost(processes, supervisors))
     grace = GRACE if request["grace"] is None else request["grace"]
-    started = last_beat = time.monotonic()
+    started = time.monotonic()
     while processes and time.monotonic() - started < grace + UNKILLABLE_AFTER:
         working = [stat for stat in processes if stat.pid not in supervisors]
         if not working or time.monotonic() - started > grace:
             process_tree.kill(processes)
         time.sleep(POLL_INTERVAL)
-        if time.monotonic() - last_beat > BEAT_INTERVAL:
-            last_beat = time.monotonic()
-            yield {"beat": int(last_beat - started)}
         processes = find_processes(folder, request["node"], process_tree.tag)
-    signalled: Any = process_tree.signalled()
-    leftovers: Any = describe_leftovers(processes)
+    signalled, leftovers = process_tree.signalled(), describe_leftovers(processes)
     report: StopReport = {"ended": signalled, "left": leftovers, "state": None}
-    if not (signalled or leftovers):
-        other = find_other_account(request["run"], request["node"])
-        if other:
-            report["elsewhere"] = other
-    yield {"stopped": report}
+    other = None if signalled or leftovers else find_other_account(request["run"], request["node"])
+    return {**report, "elsewhere": other} if other else report
 
 
 def find_processes(folder: str, node: str, tag: str) -> List[Stat]:
@@ -113,47 +113,41 @@ def topmost(processes: List[Stat], supervisors: Set[int]) -> List[Stat]:
     return [stat for stat in processes if stat.pid in pids and stat.parent not in pids]
 
 
-NO_ANSWERS = ("halted", "continued")  # events that an agent writes also while it does not know of the stop
-NO_ANSWER_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
-SPARE_TIME = 5.0  # seconds beyond those in which a healthy agent has finished
-RELEASE_LIMIT = 70.0  # seconds in which an agent has given up waiting for GPU memory
-EXIT_TIME = 2.0  # seconds in which guardian and agent leave after the final state
-RECENT = 5.0  # seconds; a stop that asks all nodes at once takes less
-LAST_EVENTS = 64 << 10  # bytes
-
-
 def run(request: StopRequest, stream: Stream) -> None:
-    """End a run on this node and say what was ended."""
+    """End a run on this node and report what was ended."""
+    with Heartbeat(stream) as heartbeat:
+        report = stop_run(request, heartbeat)
+        remove_all(own_prefix(request["run"]))  # its guardian does so, unless it was killed
+        heartbeat.send({"stopped": report})
+
+
+def stop_run(request: StopRequest, heartbeat: Heartbeat) -> StopReport:
+    """End what the run has here, and send the events of its end as they come."""
     rundir = find_run_or_none(request["workdir"], request["run"], request["node"])
     spec = read_spec(rundir) if rundir else None
     state_before = resolve_state(rundir) if rundir else None
     if rundir is None or not spec or state_before is None:  # removed, or lost with the node's power
-        for frame in stop_unrecorded(os.path.realpath(os.path.expanduser(request["workdir"])), request):
-            stream.answer(frame)
-        remove_all(own_prefix(request["run"]))
-        return
+        return stop_unrecorded(os.path.realpath(os.path.expanduser(request["workdir"])), request)
     process_tree = ProcessTree(run_tag_prefix(spec))
     if state_before["state"] == UNKNOWN and is_elsewhere(state_before):
         raise VerbError("CC-RUN-015", f"nothing was stopped: {state_before['reason']}")
     names_before = {stat.pid: stat.name for stat in find_remaining(state_before, process_tree.tag)}
     ended: List[EndedProcess] = []
     if state_before["state"] not in FINAL or is_lingering(state_before):
-        for frame in StopOrder(rundir, state_before, request).events():
-            stream.answer(frame)
-            ended = read_ended(cast("StopEvent", frame).get("event")) or ended
+        for event in StopOrder(rundir, state_before, request).events():
+            heartbeat.send({"event": event})
+            ended = read_ended(event) or ended
     if not ended and request.get("lived", True):
         ended = find_recently_ended(rundir)
-    for beat in wait_for_release(rundir):
-        stream.answer(beat)
+    wait_for_release(rundir)
     leftovers = describe_leftovers(kill_remaining(rundir, process_tree))
-    remove_all(own_prefix(request["run"]))  # its guardian does so, unless it was killed
     state = record_end(rundir, request, process_tree, leftovers)
     leftovers = leftovers or state["left"]
     signalled = [*ended, *process_tree.signalled()]
     ended_processes = list_ended(
         state, names_before, signalled, leftovers, "torchrun" if spec.get("module") else "launcher"
     )
-    stream.answer({"stopped": {"ended": ended_processes, "left": leftovers, "state": state}})
+    return {"ended": ended_processes, "left": leftovers, "state": state}
 
 
 def find_recently_ended(rundir: str) -> List[EndedProcess]:
@@ -196,26 +190,23 @@ class StopOrder:
         self._reader = LineReader(path, os.path.getsize(path) if os.path.exists(path) else 0)
         self._answered = False
 
-    def events(self) -> Iterator[NodeFrame]:
-        """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
+    def events(self) -> Iterator[JournalEntry]:
+        """Yield events until the run has ended or nobody does anything about it."""
         content = json.dumps(self._request).encode("utf-8")
         release_disk_reserve(self._rundir)
         write_atomically(RunPaths(self._rundir).stop_request, content)
-        started = last_beat = time.monotonic()
+        started = time.monotonic()
         self._signal_next()
         while not has_ended(self._rundir):
             time.sleep(POLL_INTERVAL)
-            now = time.monotonic()
+            elapsed = time.monotonic() - started
             for event in self._read():
-                self._answered = self._answered or event["event"].get("event") not in NO_ANSWERS
+                self._answered = self._answered or event.get("event") not in NO_ANSWERS
                 yield event
-            if now - started > self._limit():
+            if elapsed > self._limit():
                 return
-            if not self._answered and now - started > NO_ANSWER_AFTER:
+            if not self._answered and elapsed > NO_ANSWER_AFTER:
                 self._signal_next()
-            if now - last_beat > BEAT_INTERVAL:
-                last_beat = now
-                yield {"beat": int(now - started)}
         yield from self._read()
 
     def _limit(self) -> float:
@@ -229,11 +220,11 @@ class StopOrder:
         while self._supervisors and not send_signal(self._supervisors.pop(0), signal.SIGTERM):
             pass
 
-    def _read(self) -> Iterator[StopEvent]:
+    def _read(self) -> Iterator[JournalEntry]:
         for line in self._reader.read()[1].splitlines():
             event = parse_dict(line)
             if event is not None:  # a full disk may have cut a line short
-                yield {"event": cast("JournalEntry", event)}
+                yield cast("JournalEntry", event)
 
 
 def has_ended(rundir: str) -> bool:
@@ -242,17 +233,14 @@ def has_ended(rundir: str) -> bool:
     return state is None or (state["state"] in FINAL and not is_lingering(state))
 
 
-def wait_for_release(rundir: str) -> Iterator[NodeFrame]:
-    """Yield beats while the agent waits until the memory of its GPUs is free, which it does with the run's locks."""
-    started = last_beat = time.monotonic()
-    while time.monotonic() - started < RELEASE_LIMIT:
+def wait_for_release(rundir: str) -> None:
+    """Wait while the agent waits until the memory of its GPUs is free, which it does with the run's locks."""
+    deadline = time.monotonic() + RELEASE_LIMIT
+    while time.monotonic() < deadline:
         state = read_state(rundir)
         if state is None or not state.get("releasing") or not is_alive(parse_identity(state.get("agent"))):
             return
         time.sleep(POLL_INTERVAL)
-        if time.monotonic() - last_beat > BEAT_INTERVAL:
-            last_beat = time.monotonic()
-            yield {"beat": int(last_beat - started)}
 
 
 def kill_remaining(rundir: str, process_tree: ProcessTree) -> List[Stat]:
