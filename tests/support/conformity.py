@@ -122,8 +122,9 @@ def hints(kind: Any) -> dict[str, Any]:
 @cache
 def required_keys(kind: Any) -> frozenset[str]:
     """Return the keys that a message always has; Python itself does not evaluate `NotRequired` in annotations."""
-    full = get_type_hints(kind, NAMES, ONLY_FOR_TYPES, include_extras=True)
-    return kind.__required_keys__ - {key for key, hint in full.items() if get_origin(hint) is NotRequired}
+    full: dict[str, Any] = get_type_hints(kind, NAMES, ONLY_FOR_TYPES, include_extras=True)
+    optional = {key for key, hint in full.items() if get_origin(hint) == NotRequired}
+    return frozenset(kind.__required_keys__ - optional)
 
 
 def resolve(kind: Any) -> Any:

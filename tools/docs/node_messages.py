@@ -54,12 +54,19 @@ def keys(name: str) -> list[str]:
     node, lines = classes()[name]
     bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes()]
     inherited = [key for base in bases for key in keys(base)]
-    optional = "?" if any(word.arg == "total" for word in node.keywords) else ""
+    optional = any(word.arg == "total" for word in node.keywords)
     return inherited + [
-        f"{one.target.id}{optional}: {ast.unparse(one.annotation).strip(chr(39))}{comment(lines, one)}"
+        f"{one.target.id}{render_type(one.annotation, optional=optional)}{comment(lines, one)}"
         for one in node.body
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
     ]
+
+
+def render_type(annotation: ast.expr, *, optional: bool) -> str:
+    """Write the type of a key behind its colon, with `?` for one that may be missing."""
+    text = ast.unparse(annotation).strip("'")
+    inner = text.removeprefix("NotRequired[")
+    return f"?: {inner[:-1]}" if inner != text else f"{'?' if optional else ''}: {text}"
 
 
 def comment(lines: list[str], node: ast.AnnAssign) -> str:

@@ -39,7 +39,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import EventName, Listeners
+    from clusterctl.protocol.messages.agent import EventName, Order
     from clusterctl.protocol.messages.files import Spec
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
@@ -330,13 +330,15 @@ def _await_ready(
     A node that `creates_environment` its environment has no gate before it is done.
     """
     spec, is_master = inputs.specs[node.name], node.member.node_rank == 0
-    listeners: Listeners = {"listeners": inputs.hub_address.listeners()} if has_listeners(spec) else {}
+    has_hub = spec.get("gang") and not is_master
+    order: Order = {"do": "join", "port": inputs.hub_address.port()} if has_hub else {"do": "listeners"}
+    if has_listeners(spec):
+        order["listeners"] = inputs.hub_address.listeners()
     events: dict[EventName, Untrusted] = {}
-    if spec.get("gang") and not is_master:
-        session.send({"do": "join", "port": inputs.hub_address.port(), **listeners})
+    if has_hub or has_listeners(spec):
+        session.send(order)
+    if has_hub:
         events = tasks.await_event(session, "joined", tasks.ANSWER_LIMIT, node=node.name)
-    elif listeners:
-        session.send({"do": "listeners", **listeners})
     on_progress = _show_steps(node.name, inputs, observer)
     if inputs.setup_upload is not None:
         if creates_environment and "environment" not in events:

@@ -24,7 +24,7 @@ from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import Blob, Blobs
+    from clusterctl.protocol.messages.verbs import Blob, PlainClientFrame
 
 VERSION = 1
 MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files
@@ -159,7 +159,7 @@ def changed(path: str) -> SyncError:
 class Shipment:
     """One frame of file contents; `size` counts the bytes of the files in it."""
 
-    header: Blobs | Blob
+    header: PlainClientFrame | Blob
     body: bytes
     size: int
 
@@ -200,7 +200,7 @@ class Contents:
 
     def _group_shipment(self, group: Sequence[TreeEntry]) -> Shipment:
         size = sum(entry.size for entry in group)
-        header: Blobs = {"blobs": [[entry.content, entry.size] for entry in group]}
+        header: PlainClientFrame = {"blobs": [[entry.content, entry.size] for entry in group]}
         body = self._pack_once(
             (group[0].content, GROUPED),
             size,

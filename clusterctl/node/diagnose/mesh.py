@@ -35,14 +35,13 @@ from ..runtime.event_loop import Loop
 
 if TYPE_CHECKING:
     from ...protocol.messages.network import (
-        MeshAnswer,
+        HandshakeLine,
         MeshCallOrder,
         MeshListen,
-        MeshListening,
         MeshPeer,
         MeshProblem,
-        MeshProof,
     )
+    from ...protocol.messages.verbs import PlainNodeFrame
     from ..runtime.connections import HandshakeAnswer
     from ..runtime.stream import Stream
 
@@ -137,7 +136,7 @@ class MeshListener:
         line_socket.trust(_refuse, lambda _: self._trusted.pop(line_socket, None), UNPROVEN_LINE)
         line_socket.set_timeout("nothing", BULK_LIMIT)
         proof = self._credentials.prove("I listen", *identity)
-        answered: MeshProof = {"proof": proof, "seen": _peer_address(line_socket.conn)}
+        answered: HandshakeLine = {"proof": proof, "seen": _peer_address(line_socket.conn)}
         line_socket.send_line(answered)
         if answer.flag("bulk") and not line_socket.closed:
             self._exchange_bulk(line_socket)
@@ -202,7 +201,7 @@ class Caller:
         identity = (name, str(self._peer["name"]), listener_nonce, own_nonce)
         proof = self._credentials.prove("I call", *identity)
         bulk = self._peer["listener"] != MASTER  # the listener that stands for torchrun's: no bulk there
-        fields: MeshAnswer = {"name": name, "nonce": own_nonce, "proof": proof, "bulk": bulk}
+        fields: HandshakeLine = {"name": name, "nonce": own_nonce, "proof": proof, "bulk": bulk}
         return fields, self._credentials.prove("I listen", *identity)
 
     def _on_proven(self, line_socket: LineSocket, message: Untrusted) -> None:
@@ -293,7 +292,7 @@ class Mesh:
             for listener in self._listeners:
                 listener.close()
 
-    def _listen(self) -> Union[MeshListening, MeshProblem]:
+    def _listen(self) -> Union[PlainNodeFrame, MeshProblem]:
         """Listen on the training address, and on those of further NICs as far as that can be done."""
         try:
             ports = {MAIN_RAIL: self._add_listener(listen(self._addresses[MAIN_RAIL], [0]))}

@@ -31,7 +31,7 @@ from .membership import GangContext, read_bounds
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec
-    from ...protocol.messages.network import GangAnswer
+    from ...protocol.messages.network import HandshakeLine
     from ..runtime.connections import HandshakeAnswer
 
 JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
@@ -81,7 +81,12 @@ class Connector:
         handshake = Handshake(spec["run"], self._slot, str(spec["node"]), hub_nonce, own_nonce)
         self._handshake = handshake
         proof = handshake.prove(token, "the peer is who it says")
-        fields: GangAnswer = {"slot": self._slot, "node": handshake.node, "nonce": own_nonce, "proof": proof}
+        fields: HandshakeLine = {
+            "slot": self._slot,
+            "node": handshake.node,
+            "nonce": own_nonce,
+            "proof": proof,
+        }
         return fields, handshake.prove(token, "the hub is who it says")
 
     def _on_proven(self, line_socket: LineSocket, _: Untrusted) -> None:

@@ -16,15 +16,15 @@ import os
 import socket
 import time
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 
 from ...protocol.untrusted import Untrusted, parse_object
 from .event_loop import Loop
 
 if TYPE_CHECKING:
-    from ...protocol.messages.network import AnyAnswer, Proof, Question
+    from ...protocol.messages.network import HandshakeLine
 
-    HandshakeAnswer = Tuple[AnyAnswer, str]  # our line, and the proof that has to come back
+    HandshakeAnswer = Tuple[HandshakeLine, str]  # our line, and the proof that has to come back
 
 NONCE_LENGTH = 32  # characters
 UNPROVEN_LINE = 1 << 10  # bytes of a line before the other side has proved the token
@@ -143,7 +143,7 @@ class LineSocket:
         self._idle_limit = None
         self._loop.cancel(self._timer)
 
-    def send_line(self, fields: Union[Question, Proof]) -> None:
+    def send_line(self, fields: HandshakeLine) -> None:
         """Send an object as a line of JSON."""
         self.send(json.dumps(fields).encode("ascii") + b"\n")
 

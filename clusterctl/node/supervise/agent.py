@@ -32,7 +32,7 @@ from .spare_gate import SpareGate
 from .spawn import Gate
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyOrder, Secrets
+    from ...protocol.messages.agent import Order, Secrets
     from ...protocol.messages.files import Spec
     from ..history.machine import HistoryRecorder
 
@@ -145,9 +145,9 @@ class Agent:
                 self._events.post(partial(starting.on_warm_gate, method="exec", text=str(secrets["cold"])))
             self._prepare(secrets["secrets"], str(secrets["token"] or ""))
         elif "do" in frame:
-            self._on_order(cast("AnyOrder", frame))
+            self._on_order(cast("Order", frame))
 
-    def _on_order(self, order: AnyOrder) -> None:
+    def _on_order(self, order: Order) -> None:
         if order["do"] == "join" or order["do"] == "listeners":
             self._executor.gang.set_listen_addresses(order.get("listeners") or [])
             if order["do"] == "join":

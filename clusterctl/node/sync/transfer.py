@@ -1,8 +1,8 @@
 """Code from node to node: one that has all contents sends them to others, over the training network.
 
-Both prove the transfer's token, which came over SSH (protocol/messages/network.py: Question, TransferAnswer, Proof).
+Both prove the transfer's token, which came over SSH (protocol/messages/network.py: HandshakeLine).
 receiver HashesFrame
-provider Blobs, or ContentPart of a larger content, repeated; then Done
+provider `blobs`, or ContentPart of a larger content, repeated; then `done`
 
 What is received must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long
 it may take. What is sent belongs to the tree that the transfer is about. It is not encrypted, as training's own traffic
@@ -38,7 +38,7 @@ from .store import Store
 if TYPE_CHECKING:
     from ...protocol.messages.copying import Offer, Source
     from ...protocol.messages.network import ContentPart, HashesFrame
-    from ...protocol.messages.verbs import Blobs, Done
+    from ...protocol.messages.verbs import PlainClientFrame
     from ..runtime.connections import HandshakeAnswer
 
 CONNECT_LIMIT = 5.0  # seconds
@@ -200,13 +200,13 @@ def send_contents(send: Send, store: Store, hashes: List[str]) -> None:
             group = []
     if group:
         send_group(send, group)
-    done: Done = {"done": True}
+    done: PlainClientFrame = {"done": True}
     send(done, b"")
 
 
 def send_group(send: Send, contents: List[Tuple[str, bytes]]) -> None:
     """Send small contents in one frame; a local network is faster than compression."""
-    header: Blobs = {"blobs": [[sha, len(content)] for sha, content in contents]}
+    header: PlainClientFrame = {"blobs": [[sha, len(content)] for sha, content in contents]}
     send(header, zlib.compress(b"".join(content for _, content in contents), 0))
 
 

@@ -1,6 +1,6 @@
 """Verb `clean`: lists what a work directory holds that could go, and removes what the client then names.
 
-CleanRequest -> Found; Remove -> Removed: see protocol/messages/verbs.py. In between the node sends Beat every 2 s.
+CleanRequest -> `found`; `remove` -> `removed`: see protocol/messages/verbs.py. Meanwhile the node sends Beat every 2 s.
 
 `age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` says why a part must
 stay whatever the client says; `outside` is what it has left outside its output directory, see outside_files.py. Of the
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         Cleanable,
         CleanReport,
         CleanRequest,
+        PlainClientFrame,
         Removal,
-        Remove,
         StoredRun,
         Unused,
     )
@@ -179,7 +179,7 @@ def serve(request: CleanRequest, stream: Stream, make_cleaner: Callable[..., Cle
         heartbeat.send({"found": cleaner.find()})
         frame = stream.receive()
         if frame is not None:
-            order = cast("Remove", frame[0])
+            order = cast("PlainClientFrame", frame[0])
             heartbeat.send({"removed": cleaner.remove(order["remove"])})
 
 

@@ -1,11 +1,11 @@
 """Verb `files`: lists files of this node and sends what the client lacks, or takes files from it or another node.
 
 ListRequest, or TakeRequest                 the messages are defined in protocol/messages
-do: send    RowsFrame, repeated, then Listed; then as often as the client wants, until it closes the session:
-            client FetchFiles; FilePiece, repeated, from what the client has if that is right, else from 0; then
-            FileWhole or FileFailed; after the last file Fetched
-            client Provide: Provided, other nodes fetch at that port (node/sync/transfer)
-do: take    client ManifestFrame, and then as in the verb `sync`: Missing ... Stored; at the end Copied
+do: send    `rows`, repeated, then Listed; then as often as the client wants, until it closes the session:
+            client `fetch`; FilePiece, repeated, from what the client has if that is right, else from 0; then
+            FileWhole or FileFailed; after the last file `fetched`
+            client `provide`: `provided`, other nodes fetch at that port (node/sync/transfer)
+do: take    client `manifest`, and then as in the verb `sync`: Missing ... Stored; at the end `copied`
 
 A source is [kind, path]: `path` is a file or a directory, `inside` what is in a directory, both relative to the home
 directory or to the working directory of a run, where they may begin with `${output_dir}`. `outputs` are those of a job
@@ -45,8 +45,8 @@ from ..sync.store import hash_and_measure
 from .sync import fill_store, receive_manifest, serve_until_hangup, start_provider
 
 if TYPE_CHECKING:
-    from ...protocol.messages.copying import ListRequest, Provide, TakeRequest
-    from ...protocol.messages.verbs import FetchFiles
+    from ...protocol.messages.copying import ListRequest, TakeRequest
+    from ...protocol.messages.verbs import PlainClientFrame
     from ..sync.pieces import Row
     from ..sync.transfer import Provider
 
@@ -207,10 +207,10 @@ def serve_files(files: List[ListedFile], stream: Stream, heartbeat: Heartbeat) -
             if "provide" in frame[0]:
                 if provider is not None:
                     provider.close()
-                provider = provide_files(files, cast("Provide", frame[0]))
+                provider = provide_files(files, cast("PlainClientFrame", frame[0]))
                 heartbeat.send({"provided": provider.port if provider else None})
                 continue
-            for index, held, sha256, with_data in cast("FetchFiles", frame[0])["fetch"]:
+            for index, held, sha256, with_data in cast("PlainClientFrame", frame[0])["fetch"]:
                 send_file(heartbeat, index, files[index], held, sha256, with_data)
             heartbeat.send({"fetched": True})
     finally:
@@ -218,7 +218,7 @@ def serve_files(files: List[ListedFile], stream: Stream, heartbeat: Heartbeat) -
             provider.close()
 
 
-def provide_files(files: List[ListedFile], order: Provide) -> Provider | None:
+def provide_files(files: List[ListedFile], order: PlainClientFrame) -> Provider | None:
     """Begin to give the files that were hashed to other nodes."""
     given, rows = GivenFiles(), []
     for file in files:

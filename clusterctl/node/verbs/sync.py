@@ -1,10 +1,10 @@
 """Verb `sync`: receives the contents that are missing here and lays out the run's own copy of the code.
 
 SyncRequest                                 the messages are defined in protocol/messages/verbs.py
-client ManifestFrame
-node   WorkdirId, if the home is shared: then CheckStore of the client, when this node may look into the store
+client `manifest`
+node   `workdir_id`, if the home is shared: then `check_store` of the client, when this node may look into the store
 node   Missing
-client Blobs, or Blob for a piece of a larger file, then Done; or TakeFrom: another node has them (node/sync/transfer)
+client `blobs`, or Blob for a piece of a larger file, then `done`; or `source`: another node has it (node/sync/transfer)
 node   Missing again for what that node did not give, or what turned out wrong
 node   Stored, then TreeSummary
 
@@ -30,7 +30,7 @@ from ..sync.store import Store
 
 if TYPE_CHECKING:
     from ...protocol.messages.copying import Offer, Source
-    from ...protocol.messages.verbs import SyncRequest, TakeFrom, TreeSummary
+    from ...protocol.messages.verbs import PlainClientFrame, SyncRequest, TreeSummary
     from ..sync.transfer import Provider
 
 ATTEMPTS = 3
@@ -141,7 +141,7 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
             return False  # the next attempt need not send again what is stored
         done = Untrusted(frame[0]).flag("done")
         if "source" in frame[0]:
-            source = cast("TakeFrom", frame[0])["source"]
+            source = cast("PlainClientFrame", frame[0])["source"]
             done = receive_from_provider(source, store, sizes, missing, heartbeat)
         for sha, data, last in unpack_frame(*frame):
             if sha not in missing:

@@ -20,57 +20,20 @@ class Secrets(TypedDict):
 
 
 LockOrder = Literal["lock", "unlock", "list_holders"]
-
-
-class LocksOrder(TypedDict):
-    """Take or release the locks, or list who holds them."""
-
-    do: LockOrder
-
-
 Stage = Literal["setup", "before"]
 
 
-class StageOrder(TypedDict):
-    """Make the environment, or run `before`."""
+class Order(TypedDict):
+    """An order of the client; which facts there are depends on `do`."""
 
-    do: Stage
+    do: LockOrder | Stage | Literal["join", "listeners", "go", "cancel"]  # join: connect to node 0's agent
+    listeners: NotRequired[
+        list[tuple[Slot, str, int]]
+    ]  # join, listeners: [slot, address, port] of every agent
+    port: NotRequired[int]  # join
+    master_port: NotRequired[int]  # go
+    reason: NotRequired[str]  # cancel; it is put in the record
 
-
-class Listeners(TypedDict, total=False):
-    """Where every agent listens: [slot, address, port]."""
-
-    listeners: list[tuple[Slot, str, int]]
-
-
-class Join(Listeners):
-    """Connect to node 0's agent."""
-
-    do: Literal["join"]
-    port: int
-
-
-class ListenersOrder(Listeners):
-    """To node 0's agent itself, where any other may take its place."""
-
-    do: Literal["listeners"]
-
-
-class Go(TypedDict):
-    """Start the workers."""
-
-    do: Literal["go"]
-    master_port: int
-
-
-class Cancel(TypedDict):
-    """End what was prepared; `reason` is said in the record."""
-
-    do: Literal["cancel"]
-    reason: NotRequired[str]
-
-
-AnyOrder = Union[LocksOrder, StageOrder, Join, ListenersOrder, Go, Cancel]
 
 EventName = Literal[
     "workdir",

@@ -108,9 +108,3 @@ class QueueFacts(TypedDict, total=False):
     doing: str
     failure: TaskFailure | None
     requeue: bool
-
-
-class QueueReport(TypedDict):
-    """Sent when something has changed."""
-
-    queue: QueueFacts

@@ -55,18 +55,6 @@ class TakeRequest(_FilesRequest):
     provide: Offer | None
 
 
-class Provide(TypedDict):
-    """Send what was listed to other nodes, from there; null if that is impossible."""
-
-    provide: Offer
-
-
-class Provided(TypedDict):
-    """The port where it is given, or null."""
-
-    provided: int | None
-
-
 class CopyReport(TypedDict):
     """What was written; `kept` are the first files that are there already with other content, of `kept_count`."""
 
@@ -75,9 +63,3 @@ class CopyReport(TypedDict):
     unchanged: int
     kept: list[str]
     kept_count: int
-
-
-class Copied(TypedDict):
-    """All that was to be taken is there."""
-
-    copied: CopyReport

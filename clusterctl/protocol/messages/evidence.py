@@ -71,22 +71,10 @@ class Diagnosis(TypedDict, total=False):
     clocks: dict[str, int]
 
 
-class DiagnoseAnswer(TypedDict):
-    """Where the ranks of a node are."""
-
-    diagnosis: Diagnosis
-
-
 class KeptEvidence(KeptDiagnosis):
     """What the agent has kept, and why: where the ranks were."""
 
     diagnosis: Diagnosis
-
-
-class KeptAnswer(TypedDict):
-    """What the agent has kept of the last attempt; null if there is nothing."""
-
-    kept: KeptEvidence | None
 
 
 class GpuAbout(TypedDict):
@@ -117,18 +105,6 @@ class HistoryHeader(TypedDict):
     time: float
 
 
-class HistoryFrame(TypedDict):
-    """The samples of a run on this node, in the body."""
-
-    history: HistoryHeader
-
-
-class JournalFrame(TypedDict):
-    """The end of events.jsonl, in the body: so many bytes."""
-
-    journal: int
-
-
 class LaunchedWith(TypedDict):
     """What was started on this node, from the spec."""
 
@@ -141,12 +117,6 @@ class LaunchedWith(TypedDict):
     nproc: int | None
     gpus: list[int | None]
     about: dict[str, str]
-
-
-class LaunchedFrame(TypedDict):
-    """What was started on this node."""
-
-    launched: LaunchedWith
 
 
 class RankOutput(TypedDict):

@@ -5,49 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict, Union
 
 from ..ranks import Slot
-from .checks import MeshPath, MeshPorts, RoundEntry, SearchReport
+from .checks import RoundEntry, SearchReport
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
 
-class Question(TypedDict):
-    """The first line of every connection between nodes, from the one that listens."""
+class HandshakeLine(TypedDict, total=False):
+    """A line of the handshake that begins every connection between nodes: a nonce, then nonce and proof, then a proof.
+
+    A peer names itself to node 0's agent by slot and node, in the mesh test by its name.
+    """
 
     nonce: str
-
-
-class Proof(TypedDict):
-    """The last line of a handshake, from the one that listens."""
-
     proof: str
-
-
-class GangAnswer(Question, Proof):
-    """What a peer answers node 0's agent."""
-
     slot: Slot
     node: str
-
-
-class TransferAnswer(Question, Proof):
-    """What a node answers that wants code."""
-
-
-class MeshAnswer(Question, Proof):
-    """What a node answers in the mesh test; with `bulk` 256 KiB follow in both directions."""
-
     name: str
-    bulk: bool
-
-
-class MeshProof(Proof):
-    """The last line in the mesh test: `seen` is the caller's address as it arrived."""
-
-    seen: str
-
-
-AnyAnswer = Union[GangAnswer, TransferAnswer, MeshAnswer]
+    bulk: bool  # in the mesh test: 256 KiB follow in both directions
+    seen: str  # in the mesh test: the caller's address as it arrived
 
 
 class HashesFrame(TypedDict):
@@ -92,12 +68,6 @@ class MeshCallOrder(TypedDict):
     peers: list[MeshPeer]
 
 
-class MeshListening(TypedDict):
-    """The answer to `listen`."""
-
-    listening: MeshPorts
-
-
 class Problem(TypedDict):
     """Why a fact is missing."""
 
@@ -108,12 +78,6 @@ class MeshProblem(Problem, total=False):
     """Why a node does not listen."""
 
     taken: Literal[True]  # no port of the inventory is free for the master
-
-
-class MeshReport(TypedDict):
-    """What came of all calls of a node."""
-
-    paths: list[MeshPath]
 
 
 class RankProgress(TypedDict, total=False):

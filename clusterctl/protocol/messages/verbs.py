@@ -5,29 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
-from .agent import AnyOrder, Event
-from .allocation import CheckPart, NodeFacts, QueueReport, SlurmNumber
-from .copying import Copied, ListRequest, Offer, Provide, Provided, Source, TakeRequest
+from .agent import Event, Order
+from .allocation import CheckPart, NodeFacts, QueueFacts, SlurmNumber
+from .checks import MeshPath, MeshPorts
+from .copying import CopyReport, ListRequest, Offer, Source, TakeRequest
 from .evidence import (
-    DiagnoseAnswer,
-    HistoryFrame,
-    JournalFrame,
-    KeptAnswer,
-    LaunchedFrame,
+    Diagnosis,
+    HistoryHeader,
+    KeptEvidence,
+    LaunchedWith,
     OutputFrame,
     ScalarsFrame,
 )
 from .facts import Facts, FoundPython, Orphan, Sample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, SetupQuery, Spec, State
 from .local import WarmServerFacts
-from .network import (
-    MeshCallOrder,
-    MeshListen,
-    MeshListening,
-    MeshProblem,
-    MeshReport,
-    Problem,
-)
+from .network import MeshCallOrder, MeshListen, MeshProblem, Problem
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -74,30 +67,12 @@ class VerbHeader(TypedDict):
     module: NotRequired[str]
 
 
-class Dismiss(TypedDict):
-    """The client wants no more of this verb; the process waits for the next one."""
-
-    dismiss: Literal[True]
-
-
-class End(TypedDict):
-    """The last frame of every verb."""
-
-    end: Literal[True]
-
-
 class Error(TypedDict):
     """Why a verb failed; an empty code is an error of ours."""
 
     code: str
     message: str
     traceback: str
-
-
-class ErrorFrame(TypedDict):
-    """A verb failed."""
-
-    error: Error
 
 
 class Beat(TypedDict):
@@ -148,12 +123,6 @@ class FullProbeRequest(ProbeRequest, total=False):
     job: str
 
 
-class ProbeAnswer(TypedDict):
-    """The facts by topic."""
-
-    facts: Facts  # with a Problem in the place of what could not be answered
-
-
 class PythonsRequest(OfNode):
     """The verb `pythons`: the interpreters of a node; `code` is where the code lies, if it is there."""
 
@@ -175,12 +144,6 @@ class ExecRequest(TypedDict):
     node: str
 
 
-class Output(TypedDict):
-    """What the command wrote, in the body."""
-
-    stream: StreamName
-
-
 class CommandEnd(TypedDict):
     """How a command ended, which streams were longer than was sent, and what it left running."""
 
@@ -188,12 +151,6 @@ class CommandEnd(TypedDict):
     signal: int | None
     cut: list[str]
     left: list[str]
-
-
-class ExecEnd(TypedDict):
-    """The command has ended."""
-
-    ended: CommandEnd
 
 
 class SyncRequest(OfNode):
@@ -205,35 +162,11 @@ class SyncRequest(OfNode):
     provide: Offer | None
 
 
-class ManifestFrame(TypedDict):
-    """The tree, in the body: zlib(JSON rows)."""
-
-    manifest: Literal[True]
-
-
-class WorkdirId(TypedDict):
-    """The work directory's id, while it waits for its turn."""
-
-    workdir_id: str
-
-
-class CheckStore(TypedDict):
-    """It is this node's turn to look into a store that others may fill."""
-
-    check_store: Literal[True]
-
-
 class Missing(TypedDict):
     """Contents that are not here; `source_problem` says why another node could not give them."""
 
     missing: list[str]
     source_problem: NotRequired[str]
-
-
-class Blobs(TypedDict):
-    """Contents and their sizes, in the body one after the other."""
-
-    blobs: list[list[str | int]]
 
 
 class Blob(TypedDict):
@@ -242,18 +175,6 @@ class Blob(TypedDict):
     blob: str
     part: int
     last: bool
-
-
-class Done(TypedDict):
-    """All contents were sent."""
-
-    done: Literal[True]
-
-
-class TakeFrom(TypedDict):
-    """Take the contents from another node."""
-
-    source: Source
 
 
 class Stored(TypedDict):
@@ -334,12 +255,6 @@ class SubmitRequest(SlurmRequest):
     judge: PayloadId | None
 
 
-class Submitted(TypedDict):
-    """Slurm has taken the job."""
-
-    submitted: SlurmNumber
-
-
 class QueueRequest(SlurmRequest):
     """Report how a job waits until so many nodes have begun."""
 
@@ -352,24 +267,6 @@ class CancelRequest(SlurmRequest):
 
     run: str
     timeout: float
-
-
-class Cancelled(TypedDict):
-    """Which job was cancelled, if it had to be."""
-
-    cancelled: SlurmNumber
-
-
-class Need(TypedDict):
-    """The node lacks the payload, or the program that judges the nodes of a Slurm job."""
-
-    need: Literal["payload", "judge"]
-
-
-class Payload(TypedDict):
-    """The payload, in the body."""
-
-    payload: Literal[True]
 
 
 class LogChoice(TypedDict, total=False):
@@ -402,41 +299,11 @@ class FollowRequest(OfRun, FollowChoice, total=False):
     """The verb `follow`: state, events and log lines of a run, as they come or as they were."""
 
 
-class ClockAsk(TypedDict):
-    """What time is it there?"""
-
-    ask: Literal[True]
-
-
-class Clock(TypedDict):
-    """This time."""
-
-    clock: float
-
-
 class ClockBegin(TypedDict):
     """The node's clock is so far ahead; go on."""
 
     begin: Literal[True]
     ahead: float
-
-
-class StateFrame(TypedDict):
-    """The state has changed."""
-
-    state: State
-
-
-class EventsFrame(TypedDict):
-    """Lines of the journal, in the body; where to read on."""
-
-    events: int
-
-
-class Positions(TypedDict):
-    """Where each log begins for a tail."""
-
-    positions: dict[str, int]
 
 
 class LogFrame(TypedDict):
@@ -465,12 +332,6 @@ class StopRequest(OfRun):
     dump: bool
 
 
-class StopEvent(TypedDict):
-    """A line of the journal, while the run ends."""
-
-    event: JournalEntry
-
-
 class StopReport(TypedDict):
     """What was ended, and what is left; `elsewhere` is another account under which the run lives."""
 
@@ -478,12 +339,6 @@ class StopReport(TypedDict):
     left: list[LeftProcess]
     state: State | None
     elsewhere: NotRequired[str]
-
-
-class Stopped(TypedDict):
-    """The end of `stop`."""
-
-    stopped: StopReport
 
 
 class PsRequest(OfNode):
@@ -529,18 +384,6 @@ class TopRequest(TypedDict):
     interval: float
 
 
-class TopSample(TypedDict):
-    """How busy a node is."""
-
-    sample: Sample
-
-
-class RowsFrame(TypedDict):
-    """So many rows, in the body: zlib(JSON)."""
-
-    rows: int
-
-
 class Listed(TypedDict):
     """All rows were sent."""
 
@@ -549,12 +392,6 @@ class Listed(TypedDict):
     mark: str
     workdir_id: str
     outside: OutsideSummary | None
-
-
-class FetchFiles(TypedDict):
-    """Files that are wanted: [index, bytes held, their sha256, whether data is wanted]."""
-
-    fetch: list[list[Any]]
 
 
 class FilePiece(TypedDict):
@@ -579,12 +416,6 @@ class FileFailed(TypedDict):
 
     failed: int
     why: str
-
-
-class Fetched(TypedDict):
-    """All that was wanted was sent."""
-
-    fetched: Literal[True]
 
 
 class CleanRequest(OfNode):
@@ -623,23 +454,11 @@ class Cleanable(TypedDict):
     environments: Unused
 
 
-class Found(TypedDict):
-    """null if there is no work directory."""
-
-    found: Cleanable | None
-
-
 class Removal(TypedDict):
     """Parts of runs as [run, node_dir], and whether the rest goes too."""
 
     runs: list[list[str]]
     rest: bool
-
-
-class Remove(TypedDict):
-    """What is to go."""
-
-    remove: Removal
 
 
 class CleanReport(TypedDict):
@@ -650,12 +469,6 @@ class CleanReport(TypedDict):
     contents: int
     failed: list[list[str]]  # [what, why]
     environments: NotRequired[int]
-
-
-class Removed(TypedDict):
-    """The end of `clean`."""
-
-    removed: CleanReport
 
 
 class OrphansRequest(OfNode):
@@ -685,46 +498,10 @@ class ConnectRequest(OfRun):
     number: int
 
 
-class Carried(TypedDict):
-    """Bytes of the connection, in the body."""
-
-    data: bool
-
-
-class InputClosed(TypedDict):
-    """The client sends no more."""
-
-    close: bool
-
-
-class Connected(TypedDict):
-    """The address of the node at which the port accepted."""
-
-    connected: str
-
-
-class RankWaits(TypedDict):
-    """The rank waits at a breakpoint; null: it does not yet."""
-
-    waits: int | None
-
-
-class ConnectionClosed(TypedDict):
-    """There is no connection, or it has ended: why."""
-
-    closed: str
-
-
 class ShellRequest(OfRun):
     """The verb `shell`: how to start a program in a run's directory, with its variables."""
 
     payload: PayloadId
-
-
-class ShellCommand(TypedDict):
-    """The beginning of the command, to which the words of the program are added."""
-
-    argv: list[str]
 
 
 class WarmRequest(OfNode):
@@ -739,6 +516,73 @@ class WarmAnswer(TypedDict):
     servers: list[WarmServerFacts]
     time: float
     ended: NotRequired[list[int]]
+
+
+class PlainClientFrame(TypedDict, total=False):
+    """A frame of the client with one of these keys, which names it."""
+
+    dismiss: Literal[True]  # the client wants no more of this verb; the process waits for the next one
+    data: bool  # bytes of a connection, in the body
+    close: bool  # the client sends no more over a connection
+    manifest: Literal[True]  # a tree, in the body: zlib(JSON rows)
+    check_store: Literal[True]  # it is this node's turn to look into a store that others may fill
+    blobs: list[list[str | int]]  # contents and their sizes, in the body one after the other
+    done: Literal[True]  # all contents were sent
+    source: Source  # take the contents from this node
+    payload: Literal[True]  # the payload, in the body
+    ask: Literal[True]  # the node sends its time
+    fetch: list[list[Any]]  # files that are wanted: [index, bytes held, their sha256, whether data is wanted]
+    provide: Offer  # send what was listed to other nodes, from there
+    remove: Removal
+
+
+class PlainNodeFrame(TypedDict, total=False):
+    """A frame of a node with one of these keys, which names it."""
+
+    end: Literal[True]  # the last frame of every verb
+    error: Error  # the verb failed
+    need: Literal[
+        "payload", "judge"
+    ]  # the node lacks it; `judge` is the program that judges a Slurm job's nodes
+    facts: Facts  # with a Problem in the place of what could not be answered
+    stream: StreamName  # of a command: what it wrote, in the body
+    ended: CommandEnd
+    sample: Sample
+    # the verb `probe`, in the test of the network
+    listening: MeshPorts
+    paths: list[MeshPath]  # what came of all calls of a node
+    # the verbs `sync` and `files`
+    workdir_id: str  # the work directory's, while it waits for its turn
+    rows: int  # so many rows, in the body: zlib(JSON)
+    fetched: Literal[True]  # all that was wanted was sent
+    provided: int | None  # the port where it is given; null if that is impossible
+    copied: CopyReport  # all that was to be taken is there
+    # the verbs `connect` and `shell`
+    data: bool  # bytes of the connection, in the body
+    connected: str  # the address of the node at which the port accepted
+    waits: int | None  # the rank waits at a breakpoint; null: it does not yet
+    closed: str  # why there is no connection, or why it has ended
+    argv: list[str]  # the beginning of a command, to which the words of the program are added
+    # the verbs `follow` and `stop`
+    clock: float  # this time
+    state: State  # it has changed
+    events: int  # lines of the journal, in the body: where to read on
+    positions: dict[str, int]  # where each log begins for a tail
+    event: JournalEntry  # a line of the journal, while the run ends
+    stopped: StopReport
+    # the verbs `diagnose` and `history`
+    diagnosis: Diagnosis
+    kept: KeptEvidence | None  # null if the agent has kept nothing of the last attempt
+    history: HistoryHeader  # the samples of a run on this node, in the body
+    journal: int  # the end of events.jsonl, in the body: so many bytes
+    launched: LaunchedWith
+    # the verb `clean`
+    found: Cleanable | None  # null if there is no work directory
+    removed: CleanReport
+    # the verb `slurm`
+    submitted: SlurmNumber
+    queue: QueueFacts  # sent when something has changed
+    cancelled: SlurmNumber  # if it had to be
 
 
 Request = Union[
@@ -768,80 +612,34 @@ Request = Union[
     WarmRequest,
 ]
 ClientFrame = Union[
+    PlainClientFrame,
     VerbHeader,
-    Dismiss,
     Beat,
-    Carried,
-    InputClosed,
-    ManifestFrame,
-    CheckStore,
-    Blobs,
     Blob,
-    Done,
-    TakeFrom,
-    Payload,
-    ClockAsk,
     ClockBegin,
-    FetchFiles,
-    Provide,
-    Remove,
     MeshListen,
     MeshCallOrder,
-    AnyOrder,
+    Order,
 ]
 NodeFrame = Union[
-    End,
-    Carried,
-    Connected,
-    RankWaits,
-    ConnectionClosed,
-    ShellCommand,
-    ErrorFrame,
+    PlainNodeFrame,
     Beat,
-    ProbeAnswer,
     PythonsAnswer,
-    MeshListening,
     MeshProblem,
-    MeshReport,
-    Output,
-    ExecEnd,
-    WorkdirId,
     Missing,
     Stored,
     TreeSummary,
-    Need,
     Event,
-    Clock,
-    StateFrame,
-    EventsFrame,
-    Positions,
     LogFrame,
-    StopEvent,
-    Stopped,
     PsAnswer,
     WarmAnswer,
-    DiagnoseAnswer,
-    HistoryFrame,
-    JournalFrame,
-    LaunchedFrame,
     OutputFrame,
     ScalarsFrame,
-    KeptAnswer,
-    TopSample,
-    RowsFrame,
     Listed,
     FilePiece,
     FileWhole,
     FileFailed,
-    Fetched,
-    Provided,
-    Copied,
-    Found,
-    Removed,
     Orphans,
     OrphansEnded,
-    Submitted,
-    QueueReport,
     NodeFacts,
-    Cancelled,
 ]
