@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Set, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, LOST, STOPPED, UNKNOWN
