@@ -55,8 +55,7 @@ def _run_ids(_: click.Context) -> Iterable[str]:
 
 
 def _node_names(ctx: click.Context) -> Iterable[str]:
-    from clusterctl.cli.context.load import load_inventory
-    from clusterctl.cli.context.settings import Settings
+    from clusterctl.cli.context.load import Settings, load_inventory
     from clusterctl.console import terminal
 
     terminal.set_verbosity(quiet=True, verbose=False)

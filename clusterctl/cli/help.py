@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clusterctl.console.text import display_width, wrap_text
 from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ VERB_GROUPS = {
     },
 }
 VERBS = {verb: entry for group in VERB_GROUPS.values() for verb, entry in group.items()}
-FORMER_VERBS = {"keys": ("keys", "")}  # still work, for scripts; no help lists them
+FORMER_VERBS = {"keys": ("inventory", "")}  # still work, for scripts; no help lists them
 CALLABLE_VERBS = {**VERBS, **FORMER_VERBS}
 
 # What users of other tools type, by the verb that has it (after `clusterctl`, or after `clusterctl lab`).
@@ -269,3 +270,44 @@ def describe_unknown_verb(
     if meant is None:
         return tr("no verb {word!r}; available: {verbs}", word=typed, verbs=", ".join(known))
     return tr("no verb {word!r}; did you mean {meant!r}?", word=typed, meant=group + meant)
+
+
+class WideFormatter(click.HelpFormatter):
+    """Lays out what click does in Chinese: a character takes two columns, and lines break between any two of them."""
+
+    def write_heading(self, heading: str) -> None:
+        """Write a heading with a Chinese colon."""
+        self.write(f"{'':>{self.current_indent}}{heading}：\n")  # noqa: RUF001 - the Chinese colon
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write the usage with its arguments below each other."""
+        start = f"{prefix or tr('Usage:')}{prog} "
+        lines = _wrap(args, self.width - display_width(start)) if args else [""]
+        self.write(f"{start}{lines[0]}".rstrip() + "\n")
+        self._write_lines(lines[1:], display_width(start))
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs."""
+        for number, paragraph in enumerate(text.split("\n\n")):
+            if number:
+                self.write("\n")
+            self._write_lines(_wrap(paragraph, self.width - self.current_indent), self.current_indent)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write a list of two columns; what is too wide for the first has its text on the next line."""
+        rows = list(rows)
+        first = min(max((display_width(term) for term, _ in rows), default=0), col_max) + col_spacing
+        for term, text in rows:
+            lines = _wrap(text, max(self.width - first - self.current_indent, 10)) if text else []
+            gap = first - display_width(term)
+            beside = lines.pop(0) if lines and gap >= col_spacing else ""
+            self.write(f"{'':>{self.current_indent}}{term}{'':{max(gap, 0)}}{beside}".rstrip() + "\n")
+            self._write_lines(lines, first + self.current_indent)
+
+    def _write_lines(self, lines: Iterable[str], indent: int) -> None:
+        for line in lines:
+            self.write(f"{'':{indent}}{line}\n")
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return wrap_text(" ".join(text.split()), width) or [""]

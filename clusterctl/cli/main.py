@@ -16,7 +16,8 @@ from typing import TextIO
 import click
 
 from clusterctl.cli.completion import COMPLETE_VARIABLE
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings
+from clusterctl.cli.context.nodes import as_bug, write_bug_report
 from clusterctl.cli.help import (
     CALLABLE_VERBS,
     OTHER_WORDS,
@@ -24,12 +25,14 @@ from clusterctl.cli.help import (
     VERB_GROUPS,
     VERBS,
     TranslatedHelp,
+    WideFormatter,
     describe_unknown_verb,
 )
 from clusterctl.cli.options import shared_options
-from clusterctl.console.errors import ERRORS
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.console.errors import ERRORS, show_error, show_usage_error
+from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import (
     VARIABLE,
@@ -50,8 +53,6 @@ class NamedContext(click.Context):
         """Lay out Chinese by columns."""
         if language() == "en":
             return super().make_formatter()
-        from clusterctl.cli.chinese_help import WideFormatter
-
         return WideFormatter(width=self.terminal_width, max_width=self.max_content_width)
 
     def __exit__(
@@ -134,16 +135,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code (0 to 5, 70, or 128 and the number of a signal)."""
     _open_streams()
     INTERRUPTS.install()
-    _speed_up_start()
     code = INTERRUPTS.finish(run(argv))
     gc.freeze()  # else Python looks through all objects again before it leaves: a tenth of a verb's processor time
     sys.exit(code)
-
-
-def _speed_up_start() -> None:
-    """Skip the plug-ins of pydantic and some counting of garbage, which take a tenth of a start."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    gc.set_threshold(100_000, 10, 10)
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -230,13 +224,10 @@ def _escape_unprintable() -> None:
 def _explain(error: Exception) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
-    return _system_refusal(error) if isinstance(error, OSError) else _bug(error)
+    return _system_refusal(error) if isinstance(error, OSError) else as_bug(error)
 
 
 def _report_error(error: ClusterctlError) -> int:
-    from clusterctl.cli.context.bug_report import write_bug_report
-    from clusterctl.console.errors import show_error
-
     show_error(write_bug_report(error))
     ERRORS.ending = error
     return error.exit_code
@@ -244,9 +235,6 @@ def _report_error(error: ClusterctlError) -> int:
 
 def _system_refusal(error: OSError) -> ClusterctlError:
     """Report a full disk or a missing permission with the system's reason: it is no bug of clusterctl."""
-    from clusterctl.errors import LocalSystemError
-    from clusterctl.node_texts import describe_system_error
-
     target = error.filename or _describe_failed_output()
     _discard_output()
     no_folder = isinstance(error, (FileNotFoundError, NotADirectoryError))
@@ -267,8 +255,6 @@ def _report_usage_error(error: click.UsageError) -> int:
     if error.__class__.__name__ == "NoArgsIsHelpError":  # a group without a verb: its help is the answer
         click.echo(error.format_message(), err=True)
         return 2
-    from clusterctl.console.errors import show_usage_error
-
     path = error.ctx.command_path if error.ctx else "clusterctl"
     program = (
         _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
@@ -310,12 +296,6 @@ _FORWARDS_ARGUMENTS_TO = {
 def _discard_output() -> None:
     """Keep Python from writing at its end what could not be written before."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _bug(error: Exception) -> ClusterctlError:
-    from clusterctl.cli.context.bug_report import as_bug
-
-    return as_bug(error)
 
 
 def choose_language(environment: Mapping[str, str], streams: Iterable[TextIO]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 
 from clusterctl.cli.completion import complete_nodes
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError

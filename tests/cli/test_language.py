@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import subprocess
@@ -17,10 +16,10 @@ from commands import run_command
 from verbs_below import commands
 from waiting import HANG
 
-from clusterctl.cli.chinese_help import cell_width, wrap_cells
 from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.main import choose_language, refuse_unknown_language, root
 from clusterctl.cli.main import run as main
+from clusterctl.console.text import display_width, wrap_text
 from clusterctl.errors import UsageError
 from clusterctl.translation import language, language_of, use_language
 
@@ -52,7 +51,7 @@ def test_help_in_chinese_has_no_english_line(
     shown = capsys.readouterr().out.splitlines()
 
     assert shown[0].startswith("用法：")
-    assert [line for line in shown if cell_width(line) > 80 and " " in line.strip()] == []
+    assert [line for line in shown if display_width(line) > 80 and " " in line.strip()] == []
     assert [text for text in texts(path, shown) if not CHINESE.search(text)] == []
 
 
@@ -173,7 +172,7 @@ def test_commands_that_we_start_see_the_language_of_the_user_only() -> None:
     """click's texts are Chinese without a change to the environment, which programs that we start inherit."""
     before = dict(os.environ)
     assert main(["--help"]) == 0
-    assert dict(os.environ) == {**before, "PYDANTIC_DISABLE_PLUGINS": "__all__"} or dict(os.environ) == before
+    assert dict(os.environ) == before
 
 
 def test_english_help_reads_no_catalogue() -> None:
@@ -181,21 +180,20 @@ def test_english_help_reads_no_catalogue() -> None:
     code = (
         "from clusterctl.cli.main import run\n"
         "assert run(['launch', '--help']) == 0\n"
-        "import json, sys\n"
         "from clusterctl import translation\n"
-        "print(json.dumps([translation._catalogue.cache_info().misses, 'clusterctl.cli.chinese_help' in sys.modules]))"
+        "print(translation._catalogue.cache_info().misses)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == [0, False]
+    assert done.stdout.splitlines()[-1] == "0"
 
 
 def test_lines_break_between_chinese_characters() -> None:
     """Not before a full stop or a closing bracket, not after an opening one, and not within a word."""
     text = "先检查所有节点（只读），再用 torchrun 执行一次 all_reduce。不写入任何内容。"
     for width in range(10, 50):
-        lines = wrap_cells(text, width)
+        lines = wrap_text(text, width)
         assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-        assert max(map(cell_width, lines)) <= max(width, len("all_reduce。") + 1)
+        assert max(map(display_width, lines)) <= max(width, len("all_reduce。") + 1)
         assert not [line for line in lines if line[0] in "，。）" or line[-1] == "（"]
 
 

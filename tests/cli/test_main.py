@@ -16,7 +16,7 @@ import pytest
 from typed import run
 from waiting import HANG
 
-from clusterctl.cli.context.bug_report import as_bug, write_bug_report
+from clusterctl.cli.context.nodes import as_bug, write_bug_report
 from clusterctl.cli.main import VERBS, root
 from clusterctl.cli.main import run as main
 from clusterctl.client.rpc.errors import node_error

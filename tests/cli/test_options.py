@@ -8,7 +8,7 @@ from io import StringIO
 import click
 import pytest
 
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings
 from clusterctl.cli.help import RawArgumentsCommand
 from clusterctl.cli.options import is_confirmed, refuse_mixed, refuse_surplus
 from clusterctl.errors import UsageError

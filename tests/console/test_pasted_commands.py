@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from failures import fail
 
+from clusterctl.cli.context.load import Settings
 from clusterctl.cli.context.run_output import RunOutput
-from clusterctl.cli.context.settings import Settings
 from clusterctl.client.openssh import render_ssh_command
 from clusterctl.console.run.verdict import render_cause
 from clusterctl.plans.checks.framework import exclude_option, ssh_to

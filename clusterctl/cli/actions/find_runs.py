@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import click
 
-from clusterctl.cli.context.load import remember_runs
+from clusterctl.cli.context.load import Settings, remember_runs
 from clusterctl.cli.context.nodes import current_owner, notice, open_cluster, with_any_python
-from clusterctl.cli.context.settings import Settings
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter

@@ -22,8 +22,7 @@ from clusterctl.cli.actions.preflight import (
 from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
 from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
-from clusterctl.cli.context.run_output import RunOutput
-from clusterctl.cli.context.settings import LaunchOptions
+from clusterctl.cli.context.run_output import LaunchOptions, RunOutput
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload

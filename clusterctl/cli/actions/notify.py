@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.context.bug_report import as_bug
 from clusterctl.cli.context.load import state_dir
-from clusterctl.cli.context.nodes import notice, report_failures
+from clusterctl.cli.context.nodes import as_bug, notice, report_failures
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.completion import complete_job_file
-from clusterctl.cli.context.load import LOCAL_JOB, checks_dir, is_script, load_inventory, load_job
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import LOCAL_JOB, Settings, checks_dir, is_script, load_inventory, load_job
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import (
     json_option,

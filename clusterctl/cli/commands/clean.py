@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.context.load import load_inventory, refuse_on_slurm
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_inventory, refuse_on_slurm
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
 from clusterctl.errors import UsageError

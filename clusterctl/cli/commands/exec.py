@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_inventory
 from clusterctl.cli.help import RawArgumentsCommand
 from clusterctl.cli.options import json_option, refuse_mixed, shared_options, with_node_options
 

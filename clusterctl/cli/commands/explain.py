@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.completion import SHELLS, complete_code, completion_script
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, shared_options
 from clusterctl.console.documents.output import write_document

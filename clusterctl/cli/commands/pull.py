@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.completion import complete_copy_path, complete_run
-from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_inventory
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, shared_options, with_node_options
 

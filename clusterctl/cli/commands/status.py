@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_inventory, refuse_on_slurm
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_inventory, refuse_on_slurm
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options
 from clusterctl.console.documents.output import write_document

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.completion import complete_to_stop
-from clusterctl.cli.context.load import load_chosen_inventory
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_chosen_inventory
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, json_option, shared_options
 

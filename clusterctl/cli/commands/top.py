@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_chosen_inventory, load_inventory
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_chosen_inventory, load_inventory
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, WholeNumber, json_option, shared_options, with_node_options
 from clusterctl.errors import UsageError

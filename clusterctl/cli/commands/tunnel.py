@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from clusterctl.cli.completion import complete_nodes, complete_run
-from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.load import Settings, load_inventory
 from clusterctl.cli.help import TYPED_KEY, RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import WholeNumber, refuse_mixed, shared_options
 from clusterctl.console.terminal import info

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from clusterctl.cli.context.bug_report import write_bug_report
-from clusterctl.cli.context.load import own_id
+from clusterctl.cli.context.load import crash_dir, own_id
+from clusterctl.client.local.private_files import append_own, keep_newest
 from clusterctl.console.terminal import hint, info
+from clusterctl.errors import ClusterctlError, InternalError
 from clusterctl.interrupts import INTERRUPTS
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -129,6 +134,38 @@ def report_failures(errors: Iterable[ClusterctlError]) -> None:
         if others and all(error.node for error in (first, *others)):
             first.node = fold_names(error.node for error in (first, *others))
         show_error(write_bug_report(first))
+
+
+MAX_FILES = 20  # files that are kept
+MAX_FILE_SIZE = 1 << 20  # bytes after which nothing is added to a file
+MAX_TRACEBACK = 64 << 10  # characters of one traceback
+
+
+def as_bug(error: BaseException) -> InternalError:
+    """Turn an unexpected exception into an error that a user can report."""
+    return _bug(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), node="")
+
+
+def write_bug_report(error: ClusterctlError) -> ClusterctlError:
+    """Move the traceback of a bug out of the error's text; other errors stay as they are."""
+    if not isinstance(error, InternalError) or not error.evidence:
+        return error
+    return _bug(error.message, error.evidence, node=error.node)
+
+
+def _bug(message: str, trace: str, *, node: str) -> InternalError:
+    return InternalError("CC-BUG-001", node=node, message=clean_text(message), file=_write(trace))
+
+
+def _write(trace: str) -> str:
+    try:
+        folder = crash_dir()
+        path = folder / f"crash-{os.getpid()}.txt"
+        append_own(path, f"{clean_lines(trace, MAX_TRACEBACK)}\n", MAX_FILE_SIZE)
+        keep_newest(folder, MAX_FILES)
+    except OSError as refusal:
+        return tr("(not written: {reason})", reason=translate_node_text(str(refusal)))
+    return str(path)
 
 
 def notice(line: str) -> None:

@@ -1,4 +1,4 @@
-"""How `launch` and `attach` report a run: NDJSON or text, and the commands that go on with it."""
+"""What a launch was asked for, and how `launch` and `attach` report a run: NDJSON or text, and the next commands."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from clusterctl.errors import ClusterctlError
     from clusterctl.protocol.ranks import NodeRank
     from clusterctl.protocol.states import RunState
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """The options of one launch."""
+
+    detach: bool
+    ignore_checks: bool
+    as_json: bool
+    wait: bool = False
+    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
+    allow_big: bool = False
+    recheck: bool = False
+    skip: tuple[str, ...] = ()  # codes of checks
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from clusterctl.cli.actions.preflight import report_code
 from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter
-from clusterctl.cli.context.settings import LaunchOptions
+from clusterctl.cli.context.run_output import LaunchOptions
 from clusterctl.cli.slurm.follow import Following, follow_from_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster

@@ -6,7 +6,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -14,7 +15,7 @@ from clusterctl.console.errors import ERRORS
 from clusterctl.console.terminal import clear_live_line, uses_color
 from clusterctl.console.text import as_in_project, display_width, json_text, sanitize
 from clusterctl.plans.runs.gang_record import attempt_of
-from clusterctl.protocol.ranks import NodeRank
+from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_paths import torchrun_log
 from clusterctl.protocol.tracebacks import starts_traceback
 
@@ -40,21 +41,26 @@ class LogSink(Protocol):
         """Write complete lines of one file."""
 
 
-class BatchLogSink(LogSink, Protocol):
-    """Takes the lines of several files at once too."""
+class BatchLogSink(ABC):
+    """Writes all lines, those of several files at once too."""
 
+    hidden = 0
+
+    def show(self, entry: LogLines) -> None:
+        """Write complete lines of one file."""
+        self.show_all((entry,))
+
+    @abstractmethod
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write complete lines of several files."""
 
 
-class LogPrinter:
+class LogPrinter(BatchLogSink):
     """Writes log lines as `gpu02 r3 | text`; lines of stderr have `!` for `|`, the rest of a long line has `+`.
 
     `with_times` puts before each line when it was written, by the clock and in the zone of this machine. On a terminal
     the files of a run's copy of the code have the names that they have in the project; a file gets what was written.
     """
-
-    hidden = 0
 
     def __init__(
         self, names: Iterable[str], world_size: int, stream: TextIO | None = None, *, with_times: bool = False
@@ -67,10 +73,6 @@ class LogPrinter:
         self._indices = {name: index for index, name in enumerate(names)}
         self._width = max(map(display_width, self._indices), default=0)
         self._rank_width = len(str(max(world_size - 1, 0))) + 1
-
-    def show(self, entry: LogLines) -> None:
-        """Write complete lines of one file."""
-        self.show_all((entry,))
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write the lines of several files in one go."""
@@ -125,18 +127,12 @@ def _shown_line(line: str) -> str:
     return as_in_project(sanitize(line))
 
 
-class JsonLogPrinter:
+class JsonLogPrinter(BatchLogSink):
     """Writes log lines as NDJSON, one object a line, text as it came."""
-
-    hidden = 0
 
     def __init__(self, run_id: str, node_ranks: Mapping[str, NodeRank]) -> None:
         self._run_id = run_id
         self._node_ranks = node_ranks
-
-    def show(self, entry: LogLines) -> None:
-        """Write complete lines of one file."""
-        self.show_all((entry,))
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write the lines of several files; `offset` is each line's place in the file in bytes.
@@ -219,3 +215,75 @@ def label_color(index: int) -> str:
     if os.environ.get("TERM", "") in _EIGHT_COLORS:
         return f"\x1b[{_FEW_COLORS[index % len(_FEW_COLORS)]}m"
     return f"\x1b[38;5;{_COLORS[index % len(_COLORS)]}m"
+
+
+HOLD_LIMIT = 3.0  # seconds; after it the script has survived the exception, or the run is not being ended
+MOST_HELD = 2000  # lines of one rank
+
+
+class HeldTracebacks:
+    """Passes lines on, but from a traceback on those of its file, until the run ends or goes on.
+
+    Only the traceback of the rank that failed first is of use. Nothing is lost: the logs on the nodes hold every line,
+    and what is not shown is counted.
+    """
+
+    def __init__(self, logs: LogSink, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logs, self._clock = logs, clock
+        self._held: dict[tuple[str, str], list[LogLines]] = {}
+        self._since: dict[tuple[str, str], float] = {}
+        self._left_out = 0
+
+    @property
+    def hidden(self) -> int:
+        """Count the lines that were not written."""
+        return self._logs.hidden + self._left_out
+
+    def show(self, entry: LogLines) -> None:
+        """Write complete lines of one file, or keep them."""
+        log = (entry.node, entry.file)
+        for earlier in [log for log in self._held if attempt_of(log[1]) < attempt_of(entry.file)]:
+            self._release(earlier)  # the run goes on in another attempt
+        if log in self._held:
+            self._held[log].append(entry)
+            if sum(len(one.lines) for one in self._held[log]) > MOST_HELD:
+                self._release(log)
+            return
+        start = _find_traceback(entry)
+        if start is None:
+            self._logs.show(entry)
+            return
+        if start or entry.gone:
+            self._logs.show(entry.cut(slice(0, start), entry.gone))
+        self._held[log] = [entry.cut(slice(start, None), None)]
+        self._since[log] = self._clock()
+
+    def tick(self, *, stopping: bool) -> None:
+        """Write what has been kept for long, unless the run is being ended because a rank failed."""
+        if stopping:
+            return
+        now = self._clock()
+        for log in [log for log, since in self._since.items() if now - since > HOLD_LIMIT]:
+            self._release(log)
+
+    def finish(self, culprits: Collection[tuple[str, Rank]]) -> None:
+        """Write the kept lines of these ranks (node, rank) and count the others; without culprits write all."""
+        for log, entries in list(self._held.items()):
+            first = entries[0]
+            if not culprits or (first.rank is not None and (first.node, first.rank) in culprits):
+                self._release(log)
+            else:
+                self._left_out += sum(len(entry.lines) for entry in entries)
+                del self._held[log], self._since[log]
+
+    def _release(self, log: tuple[str, str]) -> None:
+        for entry in self._held.pop(log):
+            self._logs.show(entry)
+        del self._since[log]
+
+
+def _find_traceback(entry: LogLines) -> int | None:
+    """Return the index of the first line of a traceback of a rank."""
+    if entry.rank is None or entry.stream != "stderr":
+        return None
+    return next((index for index, line in enumerate(entry.lines) if starts_traceback(line)), None)

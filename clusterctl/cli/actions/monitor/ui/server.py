@@ -1,8 +1,8 @@
 """HTTP on 127.0.0.1: who may ask for what, and the stream of events.
 
-Every request names the secret token in its path, and this machine in `Host`: a page of another origin knows the first
-not, and one whose name was made to lead here has another host (DNS rebinding). What changes something must be a POST
-of our own page besides. There are no cookies.
+Every request names the secret token in its path, and this machine in `Host`: other origins do not know
+the token, and a page whose name was made to lead here has another host (DNS rebinding). What changes something must be
+a POST of our own page besides. There are no cookies.
 
     GET  /TOKEN/            the page          POST /TOKEN/diagnose   {"run": ID}
     GET  /TOKEN/events      its stream        POST /TOKEN/stop       {"run": ID}
@@ -22,12 +22,13 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler
+from io import BufferedIOBase
 from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from urllib.parse import parse_qs
 
-from clusterctl.cli.actions.monitor.ui.connections import Connections, Request
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, TooManyError, View
 from clusterctl.cli.actions.monitor.ui.feed import Update as FeedUpdate
 from clusterctl.console.text import json_text
@@ -37,6 +38,10 @@ from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.translation import tr
 
+MOST_CONNECTIONS = 64  # that have shown the token
+MOST_UNPROVEN = 16
+PROOF_LIMIT = 5.0  # seconds for the head of a request, however slowly it is sent
+MOST_HEAD = 32 << 10  # bytes; a browser sends less than one
 TOKEN_BYTES = 24
 TICKET_LIFE = 60.0  # seconds
 MOST_BODY, LONGEST_PATH = 4096, 2048
@@ -65,6 +70,78 @@ HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; 
 GETS = {"", "events", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
 POSTS = {"diagnose", "stop"}
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
+
+
+class Connections:
+    """The open connections: those that have shown the token, and the few that have not, for seconds.
+
+    Every account of the machine can connect to 127.0.0.1. So a connection without the token takes no place of one that
+    has it, and the oldest of those without it makes room for the next: a browser sends its request at once.
+    A connection is closed only after `remove`, so no descriptor of another is ever cut.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unproven: dict[socket.socket, float] = {}  # with the end of their time, the oldest first
+        self._proven: set[socket.socket] = set()
+
+    def add(self, connection: socket.socket) -> None:
+        """Count a new one; of too many without the token the oldest is cut."""
+        with self._lock:
+            self._unproven[connection] = time.monotonic() + PROOF_LIMIT
+            if len(self._unproven) > MOST_UNPROVEN:
+                self._cut(next(iter(self._unproven)))
+
+    def prove(self, connection: socket.socket) -> bool:
+        """Count one among those that have shown the token; False if there are too many, or it was cut before."""
+        with self._lock:
+            if connection not in self._unproven or len(self._proven) >= MOST_CONNECTIONS:
+                return False
+            del self._unproven[connection]
+            self._proven.add(connection)
+            return True
+
+    def cut_late(self) -> None:
+        """Cut those whose time is over."""
+        with self._lock:
+            now = time.monotonic()
+            for connection in [one for one, end in self._unproven.items() if end <= now]:
+                self._cut(connection)
+
+    def remove(self, connection: socket.socket) -> None:
+        """Count it no longer: it is about to be closed."""
+        with self._lock:
+            self._unproven.pop(connection, None)
+            self._proven.discard(connection)
+
+    def _cut(self, connection: socket.socket) -> None:
+        del self._unproven[connection]
+        with suppress(OSError):  # it has gone by itself
+            connection.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
+
+
+class Request(BufferedIOBase):
+    """What a client sends, of which the lines of the head are limited together."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file, self._left = file, MOST_HEAD
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """Read a line of the head; raises LineTooLong after too many bytes."""
+        line = self._file.readline(self._left + 1 if size is None or size < 0 else min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("head")
+        return line
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read the body."""
+        return self._file.read(size)
+
+    def close(self) -> None:
+        """Close what is below."""
+        self._file.close()
+        super().close()
 
 
 class RefusedError(Exception):

@@ -16,8 +16,7 @@ from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.stop import stop_and_report
-from clusterctl.cli.context.bug_report import as_bug
-from clusterctl.cli.context.nodes import current_owner, interpreter
+from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
 from clusterctl.cli.slurm.follow import stop_and_describe
 from clusterctl.client.diagnose import load_hang
 from clusterctl.client.history import HistoryChoice, Records, fetch_records

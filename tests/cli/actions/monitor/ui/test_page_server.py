@@ -18,13 +18,19 @@ import pytest
 from page_client import ask, press, serve_page, stream
 from waiting import HANG, wait_until
 
-from clusterctl.cli.actions.monitor.ui import connections
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui import server as servers
-from clusterctl.cli.actions.monitor.ui.connections import MOST_CONNECTIONS, MOST_HEAD, MOST_UNPROVEN
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.monitor.ui.fragments import render_lines
-from clusterctl.cli.actions.monitor.ui.server import HEADERS, MOST_BODY, UiServer, find_owners
+from clusterctl.cli.actions.monitor.ui.server import (
+    HEADERS,
+    MOST_BODY,
+    MOST_CONNECTIONS,
+    MOST_HEAD,
+    MOST_UNPROVEN,
+    UiServer,
+    find_owners,
+)
 from clusterctl.plans.report.markup import Html
 
 RUN = "digits-20261123T070708-923c"
@@ -306,7 +312,7 @@ def test_connections_without_the_token_take_no_place_of_the_page(
     server: UiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many are open, those with the token are served and stay; the oldest without it makes room."""
-    monkeypatch.setattr(connections, "PROOF_LIMIT", HANG)
+    monkeypatch.setattr(servers, "PROOF_LIMIT", HANG)
     with ExitStack() as held, stream(server.url, RUN) as events:
         events.read("begin")
         opened = []
@@ -328,11 +334,11 @@ def test_who_takes_too_long_to_show_the_token_is_cut(
     """Also one that sends a byte now and then, or a head without end; a page that is open is not."""
     with stream(server.url, RUN) as events:
         events.read("begin")
-        monkeypatch.setattr(connections, "PROOF_LIMIT", 0.0)
+        monkeypatch.setattr(servers, "PROOF_LIMIT", 0.0)
         with closing(connect(server)) as slow:
             slow.sendall(b"GET /")
             assert is_cut(slow)
-        monkeypatch.setattr(connections, "PROOF_LIMIT", HANG)
+        monkeypatch.setattr(servers, "PROOF_LIMIT", HANG)
         with closing(connect(server)) as endless, suppress(ConnectionError):
             head = b"GET / HTTP/1.0\r\n" + b"X: y\r\n" * MOST_HEAD
             endless.sendall(head)
@@ -346,7 +352,7 @@ def test_connections_with_the_token_are_limited_too(
     server: UiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that threads are bounded; there is room again once one has ended."""
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(servers, "MOST_CONNECTIONS", 1)
     with stream(server.url, RUN) as events:
         events.read("begin")
         assert ask(server.url, "GET", "")[0] == 503

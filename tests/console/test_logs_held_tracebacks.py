@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterctl.client.watch.follower import LogLines
-from clusterctl.console.run.held_tracebacks import HOLD_LIMIT, MOST_HELD, HeldTracebacks
+from clusterctl.console.run.logs import HOLD_LIMIT, MOST_HELD, HeldTracebacks
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_paths import ATTEMPT
 
