@@ -140,52 +140,16 @@ def add_modules(sources, bundle):  # type: (Dict[str, str], bytes) -> None
             sources.setdefault(".".join(parts[:depth]), "")
 
 
-def for_many_verbs(module):  # type: (Any) -> Any
-    """Return a class of streams that outlive their verb: a frame may dismiss it, or be the next one."""
-    from select import select
-
-    class VerbStream(module.Stream):  # type: ignore[misc]  # a base of the bundle's
-        ended, dismissed, closed, verb = False, False, False, None
-
-        def next_frame(self):  # type: () -> Any
-            """Treat a frame that is not the verb's as its end, as if the client had left."""
-            frame = None if self.dismissed else module.Stream.next_frame(self)
-            if frame is None or not ("dismiss" in frame[0] or "verb" in frame[0]):
-                return frame
-            self.verb = frame if "verb" in frame[0] else None
-            self.closed, self.ended, self.dismissed = self.ended, True, True
-            return None
-
-        def await_verb(self):  # type: () -> Any
-            """Wait for the next verb and be as new; None when the client has left."""
-            left = self.closed or (self.ended and not self.dismissed)
-            self.ended, self.send_timeout, self.deadline = left, None, None
-            while self.verb is None:
-                frame = module.Stream.next_frame(self)
-                if frame is not None:  # one that was on its way to the verb before
-                    self.verb = frame if "verb" in frame[0] else None
-                elif self.ended:
-                    return None
-                elif not self.read() and not self.ended:
-                    select([self.source], [], [])
-            verb, self.verb, self.dismissed, self.closed = self.verb, None, False, False
-            return verb
-
-    return VerbStream
-
-
 def run_verb(header, stream):  # type: (VerbHeader, Any) -> bool
     """Call the verb; its failure becomes an error frame, and the end frame follows. False: the client has left."""
     from importlib import import_module
 
     try:
         try:
-            if header["verb"] != "idle":  # which waits for another
-                module = header.get("module") or header["verb"]
-                import_module("clusterctl.node.verbs." + module).run(header["request"], stream)
+            module = header.get("module") or header["verb"]
+            import_module("clusterctl.node.verbs." + module).run(header["request"], stream)
         except BrokenPipeError:
-            if not stream.dismissed:
-                raise
+            raise
         except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the client must hear of it
             stream.send({"error": import_module("clusterctl.node.runtime.stream").describe_failure(error)})
         stream.send({"end": True})
@@ -198,9 +162,12 @@ def run_verbs(header, sources, pending, sink):  # type: (VerbHeader, Optional[Di
     """Run one verb after the other, as long as the client sends one: what they share is imported once."""
     from importlib import import_module
 
-    stream = for_many_verbs(import_module("clusterctl.node.runtime.stream"))(0, sink, pending)
+    stream = import_module("clusterctl.node.runtime.stream").Stream(0, sink, pending)
     while run_verb(header, stream):
-        frame = stream.await_verb()
+        stream.send_timeout = stream.deadline = None
+        frame = stream.receive()
+        while frame is not None and "verb" not in frame[0]:  # one that was on its way to the verb before
+            frame = stream.receive()
         if frame is None:
             return
         header = frame[0]

@@ -42,7 +42,7 @@ def take(server: Server, client: Client) -> Take:
 
 
 def test_all_take_part_and_leave(take: Take) -> None:
-    """Every caller reports it; then nothing listens any more, and the processes wait for another verb."""
+    """Every caller reports it; then their processes have ended."""
     parts = {f"n{number}": take(number) for number in (1, 2, 3)}
     wire = run_mesh_test({name: taker for name, (taker, _) in parts.items()})
     assert wire.absent == {}
@@ -50,19 +50,7 @@ def test_all_take_part_and_leave(take: Take) -> None:
     assert {way.ends for way in wire.select_paths(MASTER)} == {("n2", "n1"), ("n3", "n1")}
     assert all(way.open for way in wire.paths), wire.paths
     pids = [pid for _, pid in parts.values()]
-    wait_until(lambda: not any(map(listens, pids)), "the end of all listeners")
-    assert all(Path(f"/proc/{pid}").exists() for pid in pids)
-    for member, _ in parts.values():
-        member.session.close_idle()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of all")
-
-
-def listens(pid: int) -> bool:
-    """Tell whether a process has a TCP socket that listens."""
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    sockets = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
-    links = Path(f"/proc/{pid}/fd")
-    return any(str(link.readlink()) in sockets for link in links.iterdir())
 
 
 def test_one_that_hangs_costs_its_limit_only(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:

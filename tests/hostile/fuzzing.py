@@ -14,6 +14,7 @@ import os
 import signal
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -295,7 +296,7 @@ def without_network() -> Iterator[None]:
     boot = mock.patch.object(sessions.bundle, "pack", return_value=(frozenset(), b""))
     zips = mock.patch.multiple(slurm, payload_zip=lambda: ("", b""), judge_zip=lambda: ("", b""))
     quick = mock.patch.multiple(preflight, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
-    owner = mock.patch.object(sessions, "_owner", lambda _: SimpleNamespace())
+    owner = mock.patch.object(sessions, "_idle_processes", lambda _: deque())
     with (
         boot,
         zips,

@@ -267,7 +267,7 @@ class _Probes:
 
     def __exit__(self, *_: object) -> None:
         for session in self.open.values():
-            session.release()
+            session.close()
 
     def rails(self) -> dict[str, dict[str, str]]:
         """Return the training addresses of the nodes that can connect to each other, by rail."""

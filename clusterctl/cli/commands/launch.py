@@ -108,17 +108,10 @@ def launch(
         notice(explanation)
     if dry_run:
         return _show_plan(inventory, job, members, as_json, big=big)
-    from clusterctl.cli.context.nodes import interpreter, open_cluster
+    from clusterctl.cli.context.nodes import open_cluster
 
     with open_cluster() as cluster:
-        from clusterctl.client.rpc.tasks import start_idle
-
-        cluster.open_early(
-            (member.node for member in members),
-            then=lambda c, node: start_idle(
-                c, node, interpreter(node, job)
-            ),  # for the code, beside the checks
-        )
+        cluster.open_early(member.node for member in members)
         from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 
         options = LaunchOptions(

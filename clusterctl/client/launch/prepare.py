@@ -430,9 +430,9 @@ def send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
 
 
 def close_sessions(ready: Iterable[Ready]) -> None:
-    """Release the sessions; after GO the runs need them no more."""
+    """Close the sessions; after GO the runs need them no more."""
     for node in ready:
-        node.session.release()
+        node.session.close()
 
 
 def cancel(session: Session) -> None:

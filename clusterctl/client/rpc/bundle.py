@@ -78,9 +78,7 @@ def _pack(verb: str, sent: frozenset[str]) -> tuple[frozenset[str], bytes]:
 @cache
 def list_modules(verb: str) -> frozenset[str]:
     """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
-    pending, names = {"node.runtime.stream"}, set[str]()
-    if verb != "idle":  # for which node/boot.py has nothing to call
-        pending.add(f"node.verbs.{verb_module(verb)}")
+    pending, names = {"node.runtime.stream", f"node.verbs.{verb_module(verb)}"}, set[str]()
     while pending:
         name = pending.pop()
         names.add(name)

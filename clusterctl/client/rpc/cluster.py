@@ -94,22 +94,15 @@ class Cluster:
 
         return fan_out(targets, run, limit=limit)
 
-    def open_early(
-        self,
-        nodes: Iterable[Node],
-        *,
-        keep: bool = True,
-        then: Callable[[Connection, Node], None] | None = None,
-    ) -> None:
+    def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
         """Begin to connect while there is other work to do here; failures are raised at the first use.
 
-        Of very many only the first are opened: as many as can be at work at a time. `then` is called in the background
-        with each connection; what it raises is dropped.
+        Of very many only the first are opened: as many as can be at work at a time.
         """
         targets = tuple(nodes)
         self._prepare(targets, keep=keep)
         first = {connection_of(node): node for node in targets[:MAX_PARALLEL]}
-        self._open_in_background([node for name, node in first.items() if name not in self._pending], then)
+        self._open_in_background([node for name, node in first.items() if name not in self._pending])
 
     def _is_direct(self, node: Node) -> bool:
         """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed.
@@ -138,20 +131,10 @@ class Cluster:
             first = {connection_of(node): node for node in openssh_nodes}
             deque(self._open_in_background(list(first.values())), maxlen=0)
 
-    def _open_in_background(
-        self, nodes: Sequence[Node], then: Callable[[Connection, Node], None] | None = None
-    ) -> Iterator[Outcome[None]]:
+    def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
         futures: dict[str, Future[Connection]] = {connection_of(node): Future() for node in nodes}
         self._pending.update(futures)
-
-        def open_one(node: Node) -> None:
-            future = futures[connection_of(node)]
-            self._open_into(node, future)
-            if then is not None and future.exception() is None:
-                with suppress(Exception):  # who needs it meets the same
-                    then(future.result(), node)
-
-        return fan_out(nodes, open_one)
+        return fan_out(nodes, lambda node: self._open_into(node, futures[connection_of(node)]))
 
     def _is_known(self, node: Node) -> bool:
         with self._lock:

@@ -3,9 +3,8 @@
 A session has one reader. `receive` waits for the next frame; to follow many nodes from one thread, put the
 sessions into a selector and take what is there with `pump`. Sending is safe from any thread.
 
-An interpreter that has served a verb stays idle on its node: the next verb saves opening a channel, starting a command,
-and the start of Python with what verbs share. It belongs to the connection that its channel is of, and ends with it at
-the latest.
+A process whose verb has ended in order takes the next verb that is started with the same Python: that saves opening a
+channel, starting a command, and the start of Python with what verbs share. It ends with its connection at the latest.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import dirname
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from clusterctl.client.rpc.channels import Channel
     from clusterctl.protocol.messages.verbs import (
         ClientFrame,
-        FullProbeRequest,
         Request,
         VerbHeader,
         VerbName,
@@ -47,16 +45,13 @@ if TYPE_CHECKING:
 
 
 STDERR_KEPT = 64 << 10
+END_LIMIT = 2.0  # seconds from the last answer of a verb to its end
 CHUNK = (32 << 10) - 64  # what fills one packet
 # frames that are buffered before they are requested; the node must keep more than these
 MAX_QUEUED_FRAMES = 16
 UNLIMITED = 1 << 30
 MOST_HELD = 64 << 20  # bytes beyond two headers that are buffered before they are requested
 Deadline = tuple[float, Callable[[], ClusterctlError]]
-RELEASE_LIMIT = 2.0  # seconds for a node to take a frame without content
-# What changes nothing in its process that another verb could meet, and what runs there as in a new one.
-LEAVE_CLEAN = frozenset({"idle", "probe", "ps", "start", "sync"})
-RUN_ANYWHERE = frozenset({"follow", "ps", "start", "sync"})
 
 
 @dataclass(frozen=True)
@@ -107,13 +102,12 @@ class Session:
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel, frame_limits)
         self._max_held = MOST_HELD + 2 * frame_limits.header
-        self._idle = idle_interpreters(_owner(connection))
-        earlier = self._idle.pop(interpreter) if verb in RUN_ANYWHERE else None
+        self._idle = _idle_processes(connection)
+        earlier = _pop_idle(self._idle, interpreter)
         sent = earlier.modules if earlier else frozenset[str]()
         modules, packed = bundle.pack(verb, sent)
         self._modules = modules | sent
-        self._is_new, self._released = earlier is None or not earlier.started, False
-        self._leaves_clean = verb in LEAVE_CLEAN and not cast("FullProbeRequest", request).get("setup")
+        self._is_new, self._released = earlier is None, False
         self._channel = earlier.channel if earlier else _open_channel(connection, verb, self.timeouts.channel)
         self._started = self._last_received = time.monotonic()
         header: VerbHeader = {"sentinel": sentinel, "verb": verb, "request": request}
@@ -225,22 +219,14 @@ class Session:
         if not self._released:
             self._channel.close()
 
-    def release(self) -> None:
-        """End the conversation as `close` does, but leave the interpreter to the next verb, if it can serve one."""
-        if self._released:
-            return
-        if self._leaves_clean and self._failure is None and not self._channel.at_eof:
-            with suppress(ClusterctlError):
-                if not self.ended:
-                    self._send_all(encode_frame({"dismiss": True}), RELEASE_LIMIT)
-                started = self._reader.started
-                idle = IdleInterpreter(self._channel, self.interpreter, self._modules, started)
-                self._released = self._idle.add(idle)
+    def finish(self) -> None:
+        """Wait for the end of a verb that has nothing more to send, and leave its process to the next verb."""
+        with suppress(ClusterctlError):
+            while self.receive(END_LIMIT) is not None:
+                pass
+            self._released = True
+            self._idle.append(IdleProcess(self._channel, self.interpreter, self._modules))
         self.close()
-
-    def close_idle(self) -> None:
-        """End the interpreters of this connection that wait for a verb."""
-        self._idle.close()
 
     def __enter__(self) -> Session:
         return self
@@ -367,9 +353,31 @@ class Session:
         )
 
 
-def _owner(connection: Any) -> object:
-    """Return what lives as long as a connection: Fabric's own may connect again."""
-    return connection if isinstance(connection, OpensshConnection) else connection.transport
+@dataclass(frozen=True)
+class IdleProcess:
+    """A process on a node that waits for its next verb, how it was started, and the modules that were sent to it."""
+
+    channel: Channel
+    interpreter: Interpreter
+    modules: frozenset[str]
+
+
+def _idle_processes(connection: Any) -> deque[IdleProcess]:
+    """Return those of a connection, kept by what lives as long as it does: Fabric's own may connect again."""
+    owner: Any = connection if isinstance(connection, OpensshConnection) else connection.transport
+    idle: deque[IdleProcess] = vars(owner).setdefault("_idle_processes", deque())
+    return idle
+
+
+def _pop_idle(idle: deque[IdleProcess], interpreter: Interpreter) -> IdleProcess | None:
+    """Remove and return one that was started like this and still listens."""
+    for process in [process for process in idle if process.interpreter == interpreter]:
+        with suppress(ValueError):  # another thread has taken it
+            idle.remove(process)
+            if not process.channel.at_eof:
+                return process
+            process.channel.close()
+    return None
 
 
 def _open_channel(connection: Any, verb: str, limit: float) -> Channel:
@@ -443,58 +451,3 @@ class ReplyReader:
                 raise self._on_stalled("", STALL)
             if now - began > MAX_ANSWER_TIME:
                 raise self._on_stalled("unanswered", MAX_ANSWER_TIME / 3600)
-
-
-MOST_IDLE = 2  # of a connection: a launch has two verbs at work at a time
-
-
-@dataclass(frozen=True)
-class IdleInterpreter:
-    """The channel to one, how it was started, the modules that were sent to it, and whether it has answered yet."""
-
-    channel: Channel
-    interpreter: object
-    modules: frozenset[str]
-    started: bool
-
-
-class IdleInterpreters:
-    """Those of one connection; may be used from any thread."""
-
-    def __init__(self) -> None:
-        self._idle: list[IdleInterpreter] = []
-        self._lock = threading.Lock()
-
-    def add(self, idle: IdleInterpreter) -> bool:
-        """Keep one, unless there are enough."""
-        with self._lock:
-            if len(self._idle) >= MOST_IDLE:
-                return False
-            self._idle.append(idle)
-            return True
-
-    def pop(self, interpreter: object) -> IdleInterpreter | None:
-        """Remove and return the newest that was started like this and still listens."""
-        while (idle := self._pop(lambda idle: idle.interpreter == interpreter)) is not None:
-            if not idle.channel.at_eof:
-                return idle
-            idle.channel.close()
-        return None
-
-    def close(self) -> None:
-        """End all."""
-        while (idle := self._pop(lambda _: True)) is not None:  # also one that is added meanwhile
-            idle.channel.close()
-
-    def _pop(self, fits: Callable[[IdleInterpreter], bool]) -> IdleInterpreter | None:
-        with self._lock:
-            for place in reversed(range(len(self._idle))):
-                if fits(self._idle[place]):
-                    return self._idle.pop(place)
-        return None
-
-
-def idle_interpreters(connection: object) -> IdleInterpreters:
-    """Return those of a connection, which is what keeps them."""
-    idle: IdleInterpreters = vars(connection).setdefault("_idle_interpreters", IdleInterpreters())
-    return idle

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         StreamName,
         SyncRequest,
         VerbName,
-        Workdir,
     )
 
 
@@ -225,7 +224,6 @@ def find_pythons(c: Connection, node: Node, interpreter: Interpreter, code: str)
     request: PythonsRequest = {"workdir": node.workdir, "node": node.name, "code": code}
     with Session(c, "pythons", request, on_node(node, interpreter)) as session:
         header, _ = _receive_answer(session, PROBE_LIMIT)
-        session.release()
     return parse_pythons(header.unread("pythons"), header.unread("modules"))
 
 
@@ -304,14 +302,8 @@ def sync(
     if distribution is not None and offer is not None:
         distribution.keep_open(session)
     else:
-        session.release()
+        session.finish()
     return synced
-
-
-def start_idle(c: Connection, node: Node, interpreter: Interpreter) -> None:
-    """Start an interpreter on a node for a verb that is going to come."""
-    request: Workdir = {"workdir": node.workdir}
-    Session(c, "idle", request, interpreter).release()
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -378,9 +370,7 @@ def follow(
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
     full_request: FollowRequest = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
-    session = Session(c, *over_login_node(node, "follow", full_request), interpreter)
-    session.close_idle()  # it may last for days
-    return session
+    return Session(c, *over_login_node(node, "follow", full_request), interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -450,7 +440,7 @@ def ps(
     asked_at = time.time()
     with Session(c, *over_login_node(node, "ps", request), interpreter) as session:
         header, _ = _receive_answer(session, ANSWER_LIMIT)
-        session.release()
+        session.finish()
     midpoint = (asked_at + time.time()) / 2
     runs, dropped = read_listing(node, header, limit)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, dropped)

@@ -102,7 +102,7 @@ class Stream:
         while True:
             if self._remaining(1.0) <= 0:
                 raise TimeoutError("the other side is too slow")
-            frame = self.next_frame()
+            frame = self._decoder.next_frame()
             if frame is not None or self.ended:
                 return frame
             wait = None if deadline is None else max(0.0, self._remaining(deadline - time.monotonic()))
@@ -113,15 +113,11 @@ class Stream:
     def read_available(self) -> Iterator[Frame]:
         """Yield the frames that are here, without waiting; sets `ended` at the end of the stream."""
         while True:
-            frame = self.next_frame()
+            frame = self._decoder.next_frame()
             if frame is not None:
                 yield frame
             elif self.ended or not self.read():
                 return
-
-    def next_frame(self) -> Optional[Frame]:
-        """Return the next frame that is here; `node/boot.py` sees each first."""
-        return self._decoder.next_frame()
 
     def _remaining(self, seconds: float) -> float:
         """Return so many seconds, or what is left until the moment after which nothing goes any more."""

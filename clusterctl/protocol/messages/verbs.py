@@ -33,7 +33,6 @@ VerbName = Literal[
     "files",
     "follow",
     "history",
-    "idle",
     "orphans",
     "probe",
     "ps",
@@ -521,7 +520,6 @@ class WarmAnswer(TypedDict):
 class PlainClientFrame(TypedDict, total=False):
     """A frame of the client with one of these keys, which names it."""
 
-    dismiss: Literal[True]  # the client wants no more of this verb; the process waits for the next one
     data: bool  # bytes of a connection, in the body
     close: bool  # the client sends no more over a connection
     manifest: Literal[True]  # a tree, in the body: zlib(JSON rows)

@@ -19,7 +19,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import session as session_module
 from clusterctl.client.rpc.errors import interpreter_not_started
-from clusterctl.client.rpc.session import Session, SessionLimits, idle_interpreters
+from clusterctl.client.rpc.session import Session, SessionLimits
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import (
@@ -323,32 +323,24 @@ def test_reading_costs_no_polling(connection: Any) -> None:
     session.close()
 
 
-def test_a_released_interpreter_serves_the_next_verb(
-    connection: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a verb that leaves nothing behind ran in is there for one that can run in it, and for no other."""
-    monkeypatch.setattr(session_module, "LEAVE_CLEAN", frozenset({"echo"}))
-    monkeypatch.setattr(session_module, "RUN_ANYWHERE", frozenset({"echo"}))
+def test_the_process_of_a_verb_that_has_ended_takes_the_next_one(connection: Any) -> None:
+    """Only one that was started with the same Python, and only once its verb has ended in order."""
 
-    def pid_of(verb: str = "echo", python: str = sys.executable, *, ended: bool = False) -> bytes:
-        with start(connection, verb, python, pid=True) as session:
+    def pid_of(python: str = sys.executable, *, finish: bool = True) -> bytes:
+        with start(connection, "echo", python, pid=True) as session:
             frame = session.receive(HANG)
             assert frame is not None
-            if ended:
+            if finish:
                 session.send({"stop": True})
-                assert session.receive(HANG) is None
-            session.release()
+                session.finish()
         return frame[1]
 
     first = pid_of()
-    assert pid_of(ended=True) == first
-    assert pid_of() == first
-    assert pid_of(python="python3") != first  # another one
-    with start(connection, "deaf") as session:
-        frame = session.receive(HANG)
-        assert frame is not None
-        assert frame[0].integer("pid") != int(first)
-    waiting = idle_interpreters(connection.transport)._idle
-    os.kill(int(first), signal.SIGKILL)
-    wait_until(lambda: any(idle.channel.at_eof for idle in waiting), "the end of one that waits")
-    assert pid_of() != first
+    assert pid_of(finish=False) == first  # and ends with its verb
+    second = pid_of()
+    assert second != first
+    assert pid_of(python="python3") != second
+    waiting = connection.transport._idle_processes
+    os.kill(int(second), signal.SIGKILL)
+    wait_until(lambda: waiting[0].channel.at_eof, "the end of one that waits")
+    assert pid_of() != second
