@@ -17,7 +17,7 @@ from clusterctl.specs.text import render_duration, render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.client.rpc.fanout import Steps
+    from clusterctl.client.rpc.cluster import Steps
 
 
 MOST_NODES = 3  # the nodes that are waited for longest

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from waiting import HANG, wait_until
 
-from clusterctl.client.rpc.fanout import Steps
+from clusterctl.client.rpc.cluster import Steps
 from clusterctl.console import progress as display
 from clusterctl.console import terminal
 from clusterctl.console.progress import (

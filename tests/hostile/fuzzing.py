@@ -36,8 +36,12 @@ from clusterctl.client.files.receiver import (
     make_folders_and_links,
 )
 from clusterctl.client.files.sending import relayed
-from clusterctl.client.files.shared_homes import group_by_workdir
-from clusterctl.client.files.target_dir import TargetDirectory, UsersDirectory, prepare_target
+from clusterctl.client.files.target_dir import (
+    TargetDirectory,
+    UsersDirectory,
+    group_by_workdir,
+    prepare_target,
+)
 from clusterctl.client.history import HistoryChoice, history
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks

@@ -16,7 +16,7 @@ import pytest
 from ground import CONTROLS, Ground, Seen, World
 
 from clusterctl.client.files.node_files import NodeListing
-from clusterctl.client.files.shared_homes import name_shared_homes
+from clusterctl.client.files.target_dir import name_shared_homes
 from clusterctl.client.sync.contents import StatCache
 from clusterctl.plans.sync.received_names import META_FOLDER
 

@@ -30,8 +30,7 @@ from clusterctl.client.cleanup import (
     stop_orphans,
 )
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.cluster import Cluster, fan_out
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.console.cleanup import (
     cleanup_to_json,

@@ -13,7 +13,7 @@ from clusterctl.cli.actions.find_runs import choose_found_run
 from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm, is_confirmed
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.client.rpc.cluster import Outcome
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.run.status import describe_launch, describe_run

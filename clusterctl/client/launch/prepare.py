@@ -22,8 +22,7 @@ from clusterctl.client.launch.locks import (
 )
 from clusterctl.client.launch.setup import SetupUpload, check_same_torch, describe_step, needs_setup
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import MAX_PARALLEL, Outcome
+from clusterctl.client.rpc.cluster import MAX_PARALLEL, Cluster, Outcome
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks

@@ -16,7 +16,7 @@ import paramiko
 from fabric import Connection
 from paramiko.auth_handler import AuthHandler
 
-from clusterctl.client.rpc.fanout import Outcome, fan_out
+from clusterctl.client.rpc.cluster import Outcome, fan_out
 from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
 from clusterctl.client.ssh.connect import SshHandshake, connect

@@ -1,6 +1,6 @@
 """Send the job's code to the nodes.
 
-`scan` walks the source tree without what git ignores (`git_ignored`), `contents` hashes it, `upload` sends it to one
-node, `distribute` lets nodes pass it on. Not here: the patterns of `sync.exclude` (`plans/sync`) and the node's side
+`scan` walks the source tree without what git ignores, `contents` hashes it, `upload` sends it to one node,
+`distribute` lets nodes pass it on. Not here: the patterns of `sync.exclude` (`plans/sync`) and the node's side
 (`node/sync`). Start with `upload`.
 """

@@ -1,21 +1,28 @@
-"""The source directory as it is now: walked, pruned, hashed."""
+"""The source directory as it is now: walked, pruned, hashed.
+
+What git ignores is found by git itself, with an empty repository in a temporary directory: an index, hooks, owners and
+settings of the user or of the tree change nothing. The same tree gives the same result on every machine, and a tree of
+another person runs no program.
+"""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import stat
+import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
+from clusterctl.client.local.programs import ProgramLimits, run_program
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of, unreadable
-from clusterctl.client.sync.git_ignored import list_git_ignored
 from clusterctl.errors import UsageError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, make_ignore_rules
+from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, anchored, make_ignore_rules
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
     Manifest,
@@ -29,6 +36,9 @@ from clusterctl.translation import tr
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large is not walked further
+GIT_LIMITS = ProgramLimits(30.0, 64 << 20)
+NO_SETTINGS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+IGNORED = 0  # exit code of `git check-ignore`
 
 
 @dataclass(frozen=True)
@@ -266,3 +276,49 @@ def _hashed(walk: _Walk, cache: StatCache, progress: ScanProgress) -> Iterator[T
 def _entry(path: str, file_stat: os.stat_result, sha: str) -> TreeEntry:
     mode = 0o755 if file_stat.st_mode & stat.S_IXUSR else 0o644
     return TreeEntry(path, "file", mode, sha, file_stat.st_size)
+
+
+def list_git_ignored(folder: Path, top: Path, exclude: Sequence[str]) -> frozenset[str] | None:
+    """Return the ignored files and, with a slash at the end, directories below a folder; None without git.
+
+    `top` is the top of the checkout, whose rules count too; where they ignore the folder itself, only its own do.
+    `exclude` keeps git out of directories that are not sent anyway.
+    """
+    try:
+        with TemporaryDirectory(prefix="clusterctl-git-") as repository:
+            _make_repository(Path(repository))
+            if (
+                folder != top
+                and _run_git(repository, top, top, "check-ignore", "-q", "--", str(folder))[0] == IGNORED
+            ):
+                top = folder
+            prefix = "" if folder == top else str(folder.relative_to(top))
+            rules = [f"--exclude={anchored(line, prefix)}" for line in exclude if line.strip("!/ ")]
+            rules.append("--exclude-per-directory=.gitignore")
+            status, output = _run_git(
+                repository, top, folder, "ls-files", "-o", "-i", "--directory", "-z", *rules
+            )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return _without_full_directories(output) if status == 0 else None
+
+
+def _make_repository(folder: Path) -> None:
+    """Make the least that git takes for a repository: no settings, no hooks, no index."""
+    for name in ("objects", "refs"):
+        (folder / name).mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")
+
+
+def _run_git(repository: str, top: Path, folder: Path, *arguments: str) -> tuple[int, bytes]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_DIR": repository, "GIT_WORK_TREE": str(top), **NO_SETTINGS}
+    command = ["git", "-c", f"core.excludesFile={os.devnull}", "-C", str(folder), *arguments]
+    status, stdout, _ = run_program(command, GIT_LIMITS, environment)
+    return status, stdout
+
+
+def _without_full_directories(output: bytes) -> frozenset[str]:
+    """Leave out the directories that git lists only because all that is in them is ignored: they are sent empty."""
+    names = {name.decode("utf-8", "surrogateescape") for name in output.split(b"\0") if name}
+    return frozenset(names - {name.rstrip("/").rpartition("/")[0] + "/" for name in names} - {"./"})

@@ -8,19 +8,26 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from clusterctl.client.rpc.fanout import Outcome, run_on
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.cluster import Cluster, Outcome, run_on
+from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
 from clusterctl.interrupts import INTERRUPTS
+from clusterctl.plans.facts.utilization import parse_sample
 from clusterctl.protocol.frames import SILENCE_LIMIT
+from clusterctl.protocol.messages.facts import Sample
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
 from clusterctl.specs.inventory.model import Node
 
+PAUSES = (
+    1.0,
+    30.0,
+)  # seconds before a node that stopped sending samples is tried again, at first and at most
 HEARTBEAT_INTERVAL = 5.0
 CHECK_INTERVAL = 1.0
 MAX_BARREN = 6  # streams in a row of a node that break soon and send nothing new
@@ -218,3 +225,55 @@ def can_reconnect(error: ClusterctlError | None) -> bool:
     if error is None or error.code == PROCESS_DIED_CODE:
         return True
     return isinstance(error, (ConnectError, ConnectionLost)) and not isinstance(error, HostKeyError)
+
+
+class UtilizationStreams:
+    """The nodes' samples, or why there are none; a node that falls away comes back by itself."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        nodes: Sequence[Node],
+        interpreters: Mapping[str, Interpreter],
+        interval: float,
+        *,
+        reconnect: bool = True,
+    ) -> None:
+        self._cluster, self._interpreters, self._interval = cluster, interpreters, interval
+        self._nodes = {node.name: node for node in nodes}
+        self._reconnect = reconnect
+        self._streams = Streams(nodes, self._open_session, self._parse, pauses=PAUSES)
+
+    def open_all(self) -> None:
+        """Open every node's stream."""
+        self._streams.open_all()
+
+    def close(self) -> None:
+        """End all streams; the nodes see the end of their stdin and leave."""
+        self._streams.close()
+
+    def updates(self, wait: float) -> Iterator[Outcome[Sample]]:
+        """Return what arrives within `wait` seconds: a sample, or why a node sends none."""
+        for update in self._streams.updates(wait):
+            if isinstance(update, StreamEnd):
+                yield self._on_end(update)
+            else:
+                yield update
+
+    def _parse(self, name: str, header: Untrusted, _: bytes) -> Iterator[Outcome[Sample]]:
+        sample = parse_sample(header.unread("sample"))
+        if sample is not None:
+            yield Outcome(self._nodes[name], sample, None, 0.0)
+
+    def _on_end(self, end: StreamEnd) -> Outcome[Sample]:
+        error = end.error or NodeError("CC-RUN-003", "ended", node=end.node)
+        if self._reconnect and can_reconnect(error):
+            self._streams.reopen(end.node, error)
+        return Outcome(self._nodes[end.node], None, error, 0.0)
+
+    def _open_session(self, node: Node, stale: bool) -> Session:
+        if stale:
+            self._cluster.forget(node)  # it may look alive and be dead
+        c = self._cluster.connection(node)
+        session: Session = tasks.top(c, node, self._interpreters[node.name], self._interval)
+        return session

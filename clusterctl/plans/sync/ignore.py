@@ -2,7 +2,7 @@
 
 The patterns are matched by pathspec, byte by byte as git does it: `?` is one byte. A directory that is ignored is not
 entered, so nothing below it can be included again. `.git`, `__pycache__` and `*.pyc` are never sent. git itself reads
-the `.gitignore` files (`client/sync/git_ignored.py`); they are read here only where it is not installed.
+the `.gitignore` files (`client/sync/scan.py`); they are read here only where it is not installed.
 """
 
 from __future__ import annotations

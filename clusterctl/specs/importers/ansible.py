@@ -1,6 +1,7 @@
 """The hosts of an Ansible inventory, from what `ansible-inventory --list` prints: JSON with all variables merged.
 
-Ansible reads its files itself, with their patterns, group_vars, plug-ins and vaults; `client/local/ansible.py` runs it.
+Ansible reads its files itself, with their patterns, group_vars, plug-ins and vaults; `client/local/programs.py` runs
+it.
 Here are the hosts of a group, and their variables as keys of an inventory.
 """
 

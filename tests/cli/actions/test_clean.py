@@ -13,7 +13,7 @@ import pytest
 
 from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans
 from clusterctl.client.cleanup import EndedOrphans
-from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.client.rpc.cluster import Outcome
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.cleanup import CleanupPlan, Orphans, RetentionPolicy, parse_stored_run
 from clusterctl.protocol.messages.facts import Orphan

@@ -230,7 +230,7 @@ def test_ansible_has_limits(
     """A plug-in that hangs, one that writes without end, and an answer that is none."""
     program(in_a_folder, monkeypatch, script)
     limits = ProgramLimits(0.5 if "sleep" in script else 60.0, 1 << 20)
-    monkeypatch.setattr("clusterctl.client.local.ansible.LIMITS", limits)
+    monkeypatch.setattr("clusterctl.client.local.programs.LIMITS", limits)
     (in_a_folder / "hosts.ini").write_text("[gpu]\na\n")
     code, _, err = run(capsys, "hosts.ini")
 

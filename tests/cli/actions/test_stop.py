@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterctl.cli.actions import stop
-from clusterctl.client.rpc.fanout import Outcome, Steps
+from clusterctl.client.rpc.cluster import Outcome, Steps
 from clusterctl.client.rpc.tasks import RunHandle, StopReport
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.runs.selection import Owner

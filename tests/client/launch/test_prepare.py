@@ -10,7 +10,7 @@ import pytest
 from waiting import HANG
 
 from clusterctl.client.launch.prepare import AbandonedError, LaunchInputs, Ready, cancel_in_flight
-from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.client.rpc.cluster import Outcome
 from clusterctl.errors import NodeError
 from clusterctl.specs.inventory.parse import parse_inventory
 

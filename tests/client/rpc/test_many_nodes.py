@@ -15,7 +15,7 @@ from waiting import HANG
 from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.fanout import MAX_PARALLEL
+from clusterctl.client.rpc.cluster import MAX_PARALLEL
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import CommandOutput, OutputCollector
 from clusterctl.client.sync.scan import scan_source
@@ -108,7 +108,7 @@ import resource, sys
 from simulated import SimulatedCluster, Ways, simulated_nodes
 from clusterctl.errors import ClusterctlError
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.cluster import fan_out
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
 nodes = simulated_nodes(100)
 try:

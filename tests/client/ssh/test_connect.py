@@ -19,7 +19,7 @@ from listening import listener
 from servers import ME, PATIENT, Client, Server, closed_port, make_key, node_named
 from waiting import HANG, wait_until
 
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.cluster import fan_out
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.connect import connect, login_refused
 from clusterctl.client.ssh.route import Hop, login_name, plain_hop

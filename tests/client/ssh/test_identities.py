@@ -15,7 +15,7 @@ import pytest
 from agents import accept, add_to_agent
 from servers import Client, Server, make_client, make_key, run_keygen
 
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.cluster import fan_out
 from clusterctl.client.ssh import identities
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import AuthenticationFailed, ConnectTimeout

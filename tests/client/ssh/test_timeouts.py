@@ -9,7 +9,7 @@ import pytest
 from listening import listener
 from servers import Client, Server, node_named
 
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.cluster import fan_out
 from clusterctl.client.ssh.timeouts import retry_while_busy
 from clusterctl.errors import AuthenticationFailed, ServerBusy, Unreachable
 from clusterctl.specs.inventory.model import Node

@@ -10,8 +10,7 @@ from typing import Any
 from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.utilization import UtilizationStreams
-from clusterctl.client.watch.streams import MAX_BARREN, StreamEnd, Streams, can_reconnect
+from clusterctl.client.watch.streams import MAX_BARREN, StreamEnd, Streams, UtilizationStreams, can_reconnect
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node

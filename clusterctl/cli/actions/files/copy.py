@@ -13,7 +13,6 @@ from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse
 from clusterctl.cli.actions.sync import find_addresses
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
-from clusterctl.client.files.disk_budget import DiskBudget
 from clusterctl.client.files.node_files import (
     NodeFiles,
     NodeListing,
@@ -22,6 +21,7 @@ from clusterctl.client.files.node_files import (
     protocol_error,
 )
 from clusterctl.client.files.receiver import (
+    DiskBudget,
     DownloadReport,
     choose_requests,
     fetch_files,

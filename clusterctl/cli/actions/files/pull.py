@@ -12,13 +12,16 @@ from clusterctl.cli.actions.files.copy import download, transfer_exit_code
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
-from clusterctl.client.files.disk_budget import DiskBudget
 from clusterctl.client.files.node_files import NodeFiles, NodeListing, list_request, open_node_files
-from clusterctl.client.files.receiver import DownloadReport
-from clusterctl.client.files.shared_homes import choose_fetching_node, group_by_workdir, name_shared_homes
-from clusterctl.client.files.target_dir import TargetDirectory, prepare_target
-from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import Steps, fan_out
+from clusterctl.client.files.receiver import DiskBudget, DownloadReport
+from clusterctl.client.files.target_dir import (
+    TargetDirectory,
+    choose_fetching_node,
+    group_by_workdir,
+    name_shared_homes,
+    prepare_target,
+)
+from clusterctl.client.rpc.cluster import Cluster, Steps, fan_out
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases

@@ -44,7 +44,7 @@ STANDARD_INPUT = "-"
 
 def read_imported(path: str, form: str = "auto", group: str | None = None) -> Imported:
     """Read another tool's file, or standard input for `-`; Ansible lists the hosts of its own."""
-    from clusterctl.client.local.ansible import list_ansible_inventory
+    from clusterctl.client.local.programs import list_ansible_inventory
     from clusterctl.specs.importers.detect import detect_format, needs_ansible, parse_imported
 
     source = tr("standard input") if path == STANDARD_INPUT else path

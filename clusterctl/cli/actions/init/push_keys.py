@@ -189,7 +189,7 @@ class KeyPush:
     def _install_with(
         self, installer: KeyInstaller, nodes: Sequence[Node], passwords: Mapping[str, str]
     ) -> None:
-        from clusterctl.client.rpc.fanout import fan_out
+        from clusterctl.client.rpc.cluster import fan_out
 
         for outcome in fan_out(nodes, lambda node: installer.install(node, passwords[node.name])):
             name, error = outcome.node.name, outcome.error

@@ -18,7 +18,7 @@ from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit
 from clusterctl.client.history import HistoryChoice, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.client.utilization import UtilizationStreams
+from clusterctl.client.watch.streams import UtilizationStreams
 from clusterctl.console.documents.output import write_line
 from clusterctl.console.run.listing import describe_live_runs
 from clusterctl.console.terminal import info, uses_color

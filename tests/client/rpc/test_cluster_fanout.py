@@ -10,7 +10,7 @@ import pytest
 from servers import node_named
 from waiting import HANG
 
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.cluster import fan_out
 from clusterctl.errors import ConnectTimeout, InternalError
 from clusterctl.specs.inventory.model import Node
 

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from clusterctl.client.files.node_files import NodeListing
-from clusterctl.client.files.shared_homes import choose_fetching_node, group_by_workdir, name_shared_homes
-from clusterctl.client.files.target_dir import prepare_target
+from clusterctl.client.files.target_dir import (
+    choose_fetching_node,
+    group_by_workdir,
+    name_shared_homes,
+    prepare_target,
+)
 
 MARKS = {f"gpu0{number}": f"mark {number}" for number in range(1, 6)}
 

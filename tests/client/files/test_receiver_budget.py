@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.files.disk_budget import HONOURED, HONOURED_RATE, DiskBudget
+from clusterctl.client.files.receiver import HONOURED, HONOURED_RATE, DiskBudget
 from clusterctl.errors import NodeError
 
 Usage = namedtuple("Usage", "total used free")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.sync.git_ignored import list_git_ignored
-from clusterctl.client.sync.scan import scan_source
+from clusterctl.client.sync.scan import list_git_ignored, scan_source
 
 TREES = 60
 PLAIN_NAMES = (
