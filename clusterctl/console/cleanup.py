@@ -22,17 +22,17 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.cleanup import (
+    from clusterctl.console.documents.files import (
         CleanedNode,
         CleanStorage,
         EndedOrphansEntry,
+        FailedNode,
         KeptRun,
         OrphanOfNode,
         OrphansDocument,
         OtherOrphans,
         RemovedRun,
     )
-    from clusterctl.console.documents.files import FailedNode
     from clusterctl.console.documents.runs import WarmProcess
 
 MOST_FAILURES = 10

@@ -16,8 +16,8 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.logs import CommandEndLine, CommandLine
     from clusterctl.console.documents.nodes import CommandAnswer, ExecDocument
+    from clusterctl.console.documents.runs import CommandEndLine, CommandLine
     from clusterctl.protocol.messages.verbs import StreamName
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"

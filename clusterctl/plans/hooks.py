@@ -11,7 +11,7 @@ from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.plans.launch.documents import HooksEntry, NotifyEntry, OnEndEntry
+    from clusterctl.plans.runs.documents import HooksEntry, NotifyEntry, OnEndEntry
 
 VERSION = 1
 

@@ -24,14 +24,10 @@ from clusterctl.client.sync.upload import SentFiles, SyncResult
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console import cleanup
 from clusterctl.console.documents import check, files, nodes, runs
-from clusterctl.console.documents import cleanup as cleaned
-from clusterctl.console.documents import diagnose as diagnosed
-from clusterctl.console.documents.catalogue import ERROR, VERBS, Document
-from clusterctl.console.documents.error import ErrorDocument
-from clusterctl.console.documents.explain import CodesDocument, ExplanationDocument, KeysDocument
-from clusterctl.console.documents.json_schema import PROMISE, make_schema
-from clusterctl.console.documents.logs import CommandEndLine, CommandLine, LogLine
+from clusterctl.console.documents.codes import CodesDocument, ErrorDocument, ExplanationDocument, KeysDocument
 from clusterctl.console.documents.output import errors_to_json
+from clusterctl.console.documents.runs import CommandEndLine, CommandLine, LogLine
+from clusterctl.console.documents.schema import ERROR, PROMISE, VERBS, Document, make_schema
 from clusterctl.console.exec import LinePrinter, answers_to_json
 from clusterctl.console.findings import check_to_json
 from clusterctl.console.inventory import inventory_to_json
@@ -264,10 +260,10 @@ DOCUMENTS: list[tuple[Any, Callable[[], Any]]] = [
     (files.PullDocument, pulled),
     (files.CopyDocument, copied),
     (files.SyncDocument, synced),
-    (cleaned.CleanDocument, clean_document),
-    (cleaned.OrphansDocument, listed_orphans),
-    (diagnosed.DiagnoseDocument, diagnosis),
-    (diagnosed.SlownessDocument, slowness),
+    (files.CleanDocument, clean_document),
+    (files.OrphansDocument, listed_orphans),
+    (check.DiagnoseDocument, diagnosis),
+    (check.SlownessDocument, slowness),
     (ExplanationDocument, lambda: explained("CC-NET-003")),
     (CodesDocument, lambda: explained("NET")),
     (KeysDocument, lambda: explained("job.restart")),

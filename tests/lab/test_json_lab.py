@@ -12,7 +12,7 @@ from driving import Result, cctl, leftovers, make_project, read_until, start_cct
 from pydantic import TypeAdapter
 from waiting import HANG
 
-from clusterctl.console.documents.catalogue import VERBS
+from clusterctl.console.documents.schema import VERBS
 from clusterctl.lab.labs import Lab
 
 SLEEPING = """

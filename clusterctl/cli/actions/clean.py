@@ -67,7 +67,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.cleanup import CleanDocument, CleanOrphansDocument, CleanWarmDocument
+    from clusterctl.console.documents.files import CleanDocument, CleanOrphansDocument, CleanWarmDocument
 
 MOST_STRANDED = 5  # runs
 

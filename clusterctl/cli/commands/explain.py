@@ -149,7 +149,7 @@ def _find_context(context: click.Context, verbs: Sequence[str]) -> click.Context
 
 def _list_json_verbs(context: click.Context) -> None:
     """Print which verbs write JSON, and what that is."""
-    from clusterctl.console.documents.catalogue import ERROR, VERBS
+    from clusterctl.console.documents.schema import ERROR, VERBS
 
     rows = [(verb, _describe_json(context, verb)) for verb in VERBS if verb != ERROR]
     formatter = context.make_formatter()
@@ -170,7 +170,7 @@ def _describe_json(context: click.Context, verb: str) -> str:
 
 def _print_json_schema(verb: str) -> None:
     """Print the JSON Schema of what a verb writes."""
-    from clusterctl.console.documents.catalogue import VERBS
+    from clusterctl.console.documents.schema import VERBS
 
     if verb not in VERBS:
         verbs = ", ".join(VERBS)
@@ -178,7 +178,7 @@ def _print_json_schema(verb: str) -> None:
             tr("no JSON Schema for {verb!r}; available: {verbs}", verb=verb, verbs=verbs),
             click.get_current_context(),
         )
-    from clusterctl.console.documents.json_schema import make_schema
+    from clusterctl.console.documents.schema import make_schema
 
     click.echo(json_text(make_schema(verb), indent=2))
 

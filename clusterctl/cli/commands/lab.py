@@ -21,7 +21,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.lab import LabEntry, LabNode, LabsDocument
+    from clusterctl.console.documents.nodes import LabEntry, LabNode, LabsDocument
     from clusterctl.errors import LabError
     from clusterctl.lab.labs import Lab, LabNodeState
 

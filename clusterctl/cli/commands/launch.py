@@ -31,8 +31,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.export import ExportDocument
-    from clusterctl.console.documents.runs import DryRunDocument
+    from clusterctl.console.documents.runs import DryRunDocument, ExportDocument
     from clusterctl.plans.export.shell import Export, Target
     from clusterctl.plans.launch.placement import Member
     from clusterctl.specs.inventory.model import Inventory

@@ -22,7 +22,7 @@ from clusterctl.translation import to_translate
 if TYPE_CHECKING:
     from clusterctl.cli.actions.find_runs import FoundRuns
     from clusterctl.client.rpc.cluster import Cluster
-    from clusterctl.console.documents.diagnose import DiagnoseDocument
+    from clusterctl.console.documents.check import DiagnoseDocument
     from clusterctl.plans.cleanup import WarmServer
     from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.specs.inventory.model import Node

@@ -1,4 +1,4 @@
-"""The document of `check`: facts of the nodes, findings, the test of the network, the deep check."""
+"""Documents of `check` and `diagnose`: facts and findings, the tests of the network, what ranks wait for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing_extensions import NotRequired, TypedDict
 
 from clusterctl.console.documents.fields_of import FieldsOf
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.protocol.messages.facts import Facts
+from clusterctl.plans.diagnose.evidence import Frame, GroupRecord
+from clusterctl.plans.diagnose.slow import Lateness
+from clusterctl.protocol.messages.facts import Facts, GpuUsage
 
 # A keyword of Python, which no class can have as a name.
 _Caller = TypedDict("_Caller", {"from": str})
@@ -109,3 +111,81 @@ class CheckDocument(NodesAndFindings):
     wire: NetworkTest | None
     age: float | None
     deep: NotRequired[DeepCheck]
+
+
+FrameEntry = Annotated[dict[str, Any], FieldsOf(Frame)]
+
+
+class AskedNode(TypedDict):
+    """Whether a node answered, and in how many seconds."""
+
+    name: str
+    answered: bool
+    took: float | None
+    error: str | None
+
+
+class EvidenceEntry(TypedDict):
+    """What is known of one rank; `where` is the line of the job at which its main thread is, `frames` innermost first.
+
+    `problem` is why it could not be asked; `silent` is for how many seconds it has written nothing, `cpu` counts
+    processors.
+    """
+
+    rank: int
+    node: str
+    pid: int | None
+    problem: str
+    exit: int | None
+    signal: int | None
+    stderr: str
+    silent: float | None
+    process: str
+    waits_in: str
+    traced: bool
+    uncaught: bool
+    cpu: float | None
+    stack: str
+    frames: list[FrameEntry]
+    groups: list[Annotated[dict[str, Any], FieldsOf(GroupRecord)]]
+    records_problem: str
+    where: FrameEntry | None
+
+
+class Diagnosis(TypedDict):
+    """Why a run makes no progress, and the evidence of its ranks; `waiting` are ranks in a collective."""
+
+    schema: Literal[1]
+    run: str
+    code: str
+    hangs: bool
+    sentence: str
+    next: str
+    suspects: list[int]
+    waiting: list[int]
+    seconds: float | None
+    nodes: list[AskedNode]
+    ranks: list[EvidenceEntry]
+
+
+GpusByNode = dict[str, list[Annotated[dict[str, Any], FieldsOf(GpuUsage)]]]
+
+
+class DiagnoseDocument(Diagnosis):
+    """Why a run makes no progress, the evidence of every rank, and how busy the GPUs are where it hangs."""
+
+    gpus: GpusByNode
+
+
+class SlownessDocument(TypedDict):
+    """Which rank the others wait for (`diagnose --slow`); times in seconds, shares from 0 to 1."""
+
+    schema: Literal[1]
+    run: str
+    code: str
+    sentence: str
+    next: str
+    suspects: list[int]
+    collectives: int
+    seconds: float
+    ranks: list[Annotated[dict[str, Any], FieldsOf(Lateness)]]

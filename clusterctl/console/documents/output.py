@@ -11,8 +11,8 @@ from clusterctl.errors import ClusterctlError, SpecError
 from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.catalogue import Document
-    from clusterctl.console.documents.error import ErrorDocument, ErrorEntry
+    from clusterctl.console.documents.codes import ErrorDocument, ErrorEntry
+    from clusterctl.console.documents.schema import Document
 
 
 def write_document(document: Document) -> None:

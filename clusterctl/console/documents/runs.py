@@ -1,4 +1,4 @@
-"""Documents about runs: `ps`, `status`, `stop`, `report`, `launch --dry-run`, the lines of `launch` and `attach`."""
+"""Documents about runs: `ps`, `status`, `stop`, `report`, `export`, `launch --dry-run`; lines of `launch`, `logs`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from clusterctl.console.documents.error import ErrorEntry
-from clusterctl.console.documents.logs import LogLine
-from clusterctl.plans.diagnose.documents import HangEntry
-from clusterctl.plans.launch.documents import LaunchPreview
-from clusterctl.plans.runs.documents import AloneEntry, AttemptEntry, CauseEntry, VerdictEntry
-from clusterctl.plans.sync.documents import OutsideFilesEntry
+from clusterctl.console.documents.codes import ErrorEntry
+from clusterctl.plans.runs.documents import (
+    AloneEntry,
+    AttemptEntry,
+    CauseEntry,
+    HangEntry,
+    LaunchPreview,
+    OutsideFilesEntry,
+    VerdictEntry,
+)
+from clusterctl.protocol.messages.verbs import StreamName
 from clusterctl.protocol.states import RunState
 
 
@@ -151,11 +156,61 @@ class ReportDocument(TypedDict):
     runs: list[str]
 
 
+class ExportDocument(TypedDict):
+    """The script, the file that it was written to, and notes about what it leaves out."""
+
+    schema: Literal[1]
+    target: Literal["slurm", "bash"]
+    file: str | None
+    script: str
+    notes: list[str]
+
+
 class DryRunDocument(TypedDict):
     """What `launch --dry-run` would start on which node."""
 
     schema: Literal[1]
     plan: LaunchPreview
+
+
+class LogLine(TypedDict):
+    """One line of a log; `time` in Unix seconds if known, `offset` is its place in the file in bytes.
+
+    `rank` is null for torchrun's own log, whose `stream` may be empty. `continues` marks the rest of a line that is too
+    long for one piece; `dropped` are the bytes that are missing from `offset` on.
+    """
+
+    schema: Literal[1]
+    run: str
+    node: str
+    node_rank: int | None
+    attempt: int
+    rank: int | None
+    stream: StreamName | Literal[""]
+    offset: int
+    time: float | None
+    line: str
+    continues: NotRequired[Literal[True]]
+    dropped: NotRequired[int]
+
+
+class CommandLine(TypedDict):
+    """One line that a command has written on a node."""
+
+    schema: Literal[1]
+    node: str
+    stream: StreamName
+    line: str
+
+
+class CommandEndLine(TypedDict):
+    """How a command ended on a node; `left` are its processes that still run."""
+
+    schema: Literal[1]
+    node: str
+    exit: int | None
+    signal: int | None
+    left: list[str]
 
 
 class DetachedLine(TypedDict):

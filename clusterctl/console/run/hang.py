@@ -38,17 +38,15 @@ from clusterctl.translation import english_of, to_translate, tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.console.documents.check import (
+        AskedNode,
         DeepCheck,
         DeepConclusion,
         DeepGroup,
-        NetworkPath,
-        NetworkTest,
-    )
-    from clusterctl.console.documents.diagnose import (
-        AskedNode,
         Diagnosis,
         EvidenceEntry,
         GpusByNode,
+        NetworkPath,
+        NetworkTest,
         SlownessDocument,
     )
 

@@ -21,7 +21,7 @@ from clusterctl.protocol.tracebacks import starts_traceback
 
 if TYPE_CHECKING:
     from clusterctl.client.watch.follower import LogLines
-    from clusterctl.console.documents.logs import LogLine
+    from clusterctl.console.documents.runs import LogLine
 
 # Of 256 colours some whose contrast is at least 3:1 on black and on white; neighbours differ much.
 _COLORS = (33, 166, 29, 162, 98, 64, 30, 127, 130, 69)

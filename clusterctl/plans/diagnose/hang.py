@@ -40,7 +40,7 @@ from clusterctl.specs.text import begin_commands, render_duration
 from clusterctl.translation import english_of, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.diagnose.documents import HangEntry
+    from clusterctl.plans.runs.documents import HangEntry
     from clusterctl.protocol.messages.files import KeptReason
 
 PATIENCE = 5.0  # seconds

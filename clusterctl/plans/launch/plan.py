@@ -37,7 +37,7 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.launch.documents import LaunchPlanEntry
+    from clusterctl.plans.runs.documents import LaunchPlanEntry
 
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless set otherwise
 

@@ -25,7 +25,7 @@ from clusterctl.specs.job.model import Hook, Job, Setup
 from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
-    from clusterctl.plans.launch.documents import SetupEntry
+    from clusterctl.plans.runs.documents import SetupEntry
     from clusterctl.protocol.messages.files import (
         Hooks,
         HookSpec,

@@ -1,12 +1,32 @@
-"""Parts of the JSON documents of verbs that functions here make; whole documents are in `console/documents`."""
+"""Parts of the JSON documents of verbs that functions of `plans` make; whole documents are in `console/documents`."""
 
 from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from clusterctl.plans.diagnose.documents import HangEntry
-from clusterctl.plans.sync.documents import OutsideFilesEntry
+from clusterctl.protocol.messages.files import KeptReason
 from clusterctl.protocol.states import RunState
+
+
+class OutsideFilesEntry(TypedDict):
+    """Files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
+
+    files: int
+    bytes: int
+    names: list[str]
+    more: bool
+
+
+class HangEntry(TypedDict):
+    """Where the ranks were before the end, or are since they made no progress for `seconds`."""
+
+    why: KeptReason
+    seconds: float | None
+    summary: str
+    code: str
+    sentence: str
+    next: str
+    suspects: list[int]
 
 
 class AloneEntry(TypedDict):
@@ -73,3 +93,63 @@ class VerdictEntry(TypedDict):
     hang: HangEntry | None
     recorded: bool
     slow: str | None
+
+
+class PlannedNode(TypedDict):
+    """What one node would run; `<name>` in a text is what is known only when the run starts."""
+
+    node: str
+    node_rank: int | None
+    spare: bool
+    ip: str | None
+    nic: list[str]
+    activate: str | None
+    env: dict[str, str]
+    argv: list[str]
+
+
+class LaunchPlanEntry(TypedDict):
+    """What all nodes would run, in the order of their ranks, spares last."""
+
+    job: str
+    world_size: int | None
+    nodes: list[PlannedNode]
+
+
+class SetupEntry(TypedDict):
+    """The commands that make the job's environment, and the files that they need."""
+
+    content: str
+    files: int
+    bytes: int
+    steps: list[str]
+
+
+class OnEndEntry(TypedDict):
+    """The command that is run on this machine at the end; `time_limit` in seconds, an empty `when` is every end."""
+
+    command: list[str]
+    when: list[str]
+    time_limit: float
+
+
+class NotifyEntry(TypedDict):
+    """A notification of the end; URL and secret are names of variables."""
+
+    to: str
+    url_from: str
+    secret_from: str | None
+    when: list[str]
+
+
+class HooksEntry(TypedDict):
+    """What would be done on this machine at the end."""
+
+    on_end: OnEndEntry | None
+    notify: list[NotifyEntry]
+
+
+class LaunchPreview(LaunchPlanEntry, HooksEntry):
+    """What `launch` would do, without asking a node."""
+
+    setup: SetupEntry | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from clusterctl.protocol.untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from clusterctl.plans.sync.documents import OutsideFilesEntry
+    from clusterctl.plans.runs.documents import OutsideFilesEntry
 
 MAX_NAMED = 5
 LONGEST_FILE_NAME = 200

@@ -1,39 +1,47 @@
-"""Which verb writes which documents with `--json`; a new verb with `--json` gets a line in VERBS.
+"""Which verb writes which documents with `--json`, and the JSON Schema of them for `clusterctl help json`.
 
-A new type is also a part of Document.
+A new verb with `--json` gets a line in VERBS. A new type is also a part of Document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from clusterctl.console.documents.check import CheckDocument
-from clusterctl.console.documents.cleanup import (
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from clusterctl.console.documents.check import CheckDocument, DiagnoseDocument, SlownessDocument
+from clusterctl.console.documents.codes import CodesDocument, ErrorDocument, ExplanationDocument, KeysDocument
+from clusterctl.console.documents.files import (
     CleanDocument,
     CleanOrphansDocument,
     CleanWarmDocument,
+    CopyDocument,
     OrphansDocument,
+    PullDocument,
+    SyncDocument,
 )
-from clusterctl.console.documents.diagnose import DiagnoseDocument, SlownessDocument
-from clusterctl.console.documents.error import ErrorDocument
-from clusterctl.console.documents.explain import CodesDocument, ExplanationDocument, KeysDocument
-from clusterctl.console.documents.export import ExportDocument
-from clusterctl.console.documents.files import CopyDocument, PullDocument, SyncDocument
-from clusterctl.console.documents.lab import EndedLabsDocument, LabsDocument
-from clusterctl.console.documents.logs import CommandEndLine, CommandLine, LogLine
 from clusterctl.console.documents.nodes import (
+    EndedLabsDocument,
     ExecDocument,
     HistoryDocument,
     InitDocument,
     InventoryDocument,
+    LabsDocument,
     TopDocument,
 )
 from clusterctl.console.documents.runs import (
+    CommandEndLine,
+    CommandLine,
     DetachedLine,
     DryRunDocument,
     EarlyEndLine,
+    ExportDocument,
+    LogLine,
     PsDocument,
     ReportDocument,
     StatusDocument,
@@ -41,7 +49,10 @@ from clusterctl.console.documents.runs import (
     SubmittedLine,
     VerdictLine,
 )
+from clusterctl.specs.text import command_line
 
+PROMISE = "Within schema 1 keys are added, never renamed or removed."
+FAILING = "Where an error ends the verb before that, it writes the document of `clusterctl help json error`."
 ERROR = "error"  # stands for the document of a verb that an error has ended
 ONE_PER_LINE = "NDJSON: one object per line"
 _FOLLOWED = (LogLine, DetachedLine, SubmittedLine, VerdictLine, EarlyEndLine)
@@ -124,3 +135,34 @@ VERBS: Mapping[str, VerbJson] = {
     "explain": VerbJson((ExplanationDocument, CodesDocument, KeysDocument)),
     ERROR: VerbJson((ErrorDocument,)),
 }
+
+
+class DocumentSchema(GenerateJsonSchema):
+    """Describes what is written: every field of a dataclass is there, and no key has a title besides its name."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        """Return whether a key is always there; a default of a dataclass is written too."""
+        return bool(field.get("required", total)) if field["type"] == "typed-dict-field" else True
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
+        """Return False: the title would repeat the key."""
+        return False
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        """Leave out the default, which means nothing in what is written."""
+        return self.generate_inner(schema["schema"])
+
+
+def make_schema(verb: str) -> dict[str, Any]:
+    """Return the JSON Schema of what a verb of the catalogue writes."""
+    entry = VERBS[verb]
+    kinds: Any = reduce(or_, entry.kinds)
+    schema = TypeAdapter(kinds).json_schema(mode="serialization", schema_generator=DocumentSchema)
+    text = schema.pop("description", "")  # type: ignore[record-key]  # a key of JSON Schema
+    texts = [text, entry.note, PROMISE, "" if verb == ERROR else FAILING]
+    return {
+        "$schema": DocumentSchema.schema_dialect,
+        "title": "errors" if verb == ERROR else command_line(*verb.split(), "--json", command="clusterctl"),
+        "description": " ".join(" ".join(filter(None, texts)).split()),
+        **{key: value for key, value in schema.items() if key != "title"},
+    }
