@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
 from ..probe.network import addresses
-from .job_files import LARGEST_FILE, Exchange, JobFiles
+from ..state.workdir import make_below, make_private, write_new
+from .job_files import LARGEST_FILE, JobFiles, list_folder, read_object, write_object
 from .spec import (
     Addresses,
     Member,
@@ -44,8 +45,8 @@ PROBE_LIMIT = (
     60.0  # seconds; each question has its own limit, but Python itself may come from a cold file system
 )
 JUDGE_LIMIT = 60.0
-BEAT_INTERVAL = 5.0
-POLL_INTERVAL = 0.05
+BEAT_INTERVAL = 5.0  # seconds between signs of life
+RETRY_PAUSES = (0.5, 2.0, 5.0)  # seconds before a message is written or read again
 CHECKED = "checked"
 OLDEST_JUDGE = (3, 10)
 MOST_CODES = 8
@@ -81,63 +82,112 @@ class OtherFailedError(SlurmError):
     """Another task reported that its node cannot start."""
 
 
-class Board:
-    """The messages of all tasks, as this one reads and writes them."""
+class Exchange:
+    """The messages of all tasks of one start of a job: files, whose names are looked up by listing their folder.
 
-    def __init__(self, exchange: Exchange, task: Task) -> None:
-        self.exchange, self.task = exchange, task
-        self._pause = SHORTEST_PAUSE
+    A network file system remembers for a while that a name was not there, but not what a folder holds.
+    """
+
+    def __init__(self, files: JobFiles, task: Task) -> None:
+        self.folder = make_below(make_private(files.exchanges), task.key)
+        self.task = task
+        self._beat_at = float("-inf")
+
+    def post(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a message for the others; a shared file system that fails for a moment is tried again."""
+        for pause in RETRY_PAUSES:
+            with suppress(OSError):
+                write_object(self._path(name), value)
+                return
+            time.sleep(pause)
+        write_object(self._path(name), value)
+
+    def post_first(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a message unless another task has written it."""
+        with suppress(FileExistsError):
+            write_new(self._path(name), json.dumps(value).encode("utf-8"))
+
+    def names(self) -> Set[str]:
+        """List the messages that are there; none while the folder cannot be read."""
+        return set(list_folder(self.folder))
+
+    def read(self, name: str) -> Untrusted:
+        """Read a message that is there; one that cannot be read for a moment is tried again, then it is empty."""
+        for pause in RETRY_PAUSES:
+            found = read_object(self._path(name))
+            if found:
+                return found
+            time.sleep(pause)
+        return read_object(self._path(name))
+
+    def beat(self) -> None:
+        """Write a sign of life when one is due."""
+        path, now = self._path(f"alive.{self.task.slot}"), time.monotonic()
+        if now - self._beat_at > BEAT_INTERVAL:
+            self._beat_at = now
+            with suppress(OSError), open(path, "ab"):
+                os.utime(path)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
 
     def check(self, names: List[str]) -> bool:
         """Whether all these messages are there; OtherFailedError if another task has failed."""
-        present = self.exchange.names()
+        present = self.names()
         if FAILED in present:
-            failure = self.exchange.read(FAILED)
+            failure = self.read(FAILED)
             raise OtherFailedError(f"{failure.text('node', 128)}: {failure.text('text', LONGEST_REASON)}")
         return present.issuperset(names)
 
     def wait(self, names: List[str], limit: float) -> None:
         """Wait for messages; SlurmError names what did not come."""
-        deadline, pause = time.monotonic() + limit, SHORTEST_PAUSE
-        while not self.check(names):
-            if time.monotonic() > deadline:
-                missing = sorted(set(names) - self.exchange.names())
-                raise SlurmError(f"no {', '.join(missing[:5])} within {limit:g} s")
-            time.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 1.3)
+        for _ in pauses(limit):
+            self.beat()
+            if self.check(names):
+                return
+        missing = sorted(set(names) - self.names())
+        raise SlurmError(f"no {', '.join(missing[:5])} within {limit:g} s")
 
     def all_of(self, kind: str) -> List[str]:
         """Name a message of every task."""
         return [f"{kind}.{slot}" for slot in range(self.task.total)]
 
-    def make_member(self, template: SubmittedTemplate) -> Member:
-        """Return the others this node's addresses, and choose where it trains."""
-        own = own_addresses()
-        entries = [
-            {"nic": nic, "ip": ip, "prefix": size} for nic, listed in own.items() for ip, size in listed
-        ]
-        self.exchange.post(f"hello.{self.task.slot}", {"node": self.task.node, "addresses": entries})
-        self.exchange.touch(f"alive.{self.task.slot}")
-        self.wait(self.all_of("hello"), ARRIVAL_LIMIT)
-        nics, network = template["nic"], template["network"]
-        source = None
-        if self.task.total > 1 and not nics and not network:
-            peer = self.exchange.read(f"hello.{0 if self.task.slot else 1}")
-            source = find_source(own, peer)
-        address, chosen = choose_network(own, nics, network, source)
-        workers = count_workers(template["workers"], count_gpus(), len(os.sched_getaffinity(0)))
-        return Member(self.task.slot, self.task.node, address, chosen, workers)
 
-    def collect_members(self, own: Member) -> List[Member]:
-        """Write where this node trains, and return the members of all nodes."""
-        self.exchange.post(f"member.{own.slot}", own.as_dict())
-        names = self.all_of("member")
-        self.wait(names, ARRIVAL_LIMIT)
-        members = [parse_member(self.exchange.read(name), slot) for slot, name in enumerate(names)]
-        whole = [member for member in members if member is not None]
-        if len(whole) < len(members) or len({member.node for member in whole}) < len(whole):
-            raise SlurmError("the nodes' messages are damaged")
-        return whole
+def pauses(limit: float) -> Iterator[None]:
+    """Yield at once, and then after longer and longer pauses, for so many seconds."""
+    deadline, pause = time.monotonic() + limit, SHORTEST_PAUSE
+    yield
+    while time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 1.2)
+        yield
+
+
+def make_member(exchange: Exchange, template: SubmittedTemplate) -> Member:
+    """Send the others this node's addresses, and choose where it trains."""
+    task, own = exchange.task, own_addresses()
+    entries = [{"nic": nic, "ip": ip, "prefix": size} for nic, listed in own.items() for ip, size in listed]
+    exchange.post(f"hello.{task.slot}", {"node": task.node, "addresses": entries})
+    exchange.wait(exchange.all_of("hello"), ARRIVAL_LIMIT)
+    nics, network = template["nic"], template["network"]
+    source = None
+    if task.total > 1 and not nics and not network:
+        source = find_source(own, exchange.read(f"hello.{0 if task.slot else 1}"))
+    address, chosen = choose_network(own, nics, network, source)
+    workers = count_workers(template["workers"], count_gpus(), len(os.sched_getaffinity(0)))
+    return Member(task.slot, task.node, address, chosen, workers)
+
+
+def collect_members(exchange: Exchange, own: Member) -> List[Member]:
+    """Send where this node trains, and return the members of all nodes."""
+    exchange.post(f"member.{own.slot}", own.as_dict())
+    names = exchange.all_of("member")
+    exchange.wait(names, ARRIVAL_LIMIT)
+    members = [parse_member(exchange.read(name), slot) for slot, name in enumerate(names)]
+    whole = [member for member in members if member is not None]
+    if len(whole) < len(members) or len({member.node for member in whole}) < len(whole):
+        raise SlurmError("the nodes' messages are damaged")
+    return whole
 
 
 def own_addresses() -> Dict[str, List[Tuple[str, int]]]:
@@ -180,21 +230,23 @@ class CheckFailedError(SlurmError):
     """The check found errors: nothing starts on any node."""
 
 
-def check_nodes(board: Board, template: SubmittedTemplate, members: List[Member], files: JobFiles) -> None:
+def check_nodes(
+    exchange: Exchange, template: SubmittedTemplate, members: List[Member], files: JobFiles
+) -> None:
     """Take part in the check; CheckFailedError if nothing may start."""
     began = time.monotonic()
-    check, own = template["check"], members[board.task.slot]
-    report_facts(board, template, members, files)
+    check, own = template["check"], members[exchange.task.slot]
+    report_facts(exchange, probe_request(template, members, own.slot, files.workdir), files)
     if check["only"]:
         return
     limit = PROBE_LIMIT + JUDGE_LIMIT
     if own.slot == 0:
-        board.wait(board.all_of("facts"), limit)
-        report = judge(board, check, template["judge"], members)
+        exchange.wait(exchange.all_of("facts"), limit)
+        report = judge(exchange, check, template["judge"], members)
         report["seconds"] = time.monotonic() - began
-        board.exchange.post(CHECKED, report)
-    board.wait([CHECKED], 2 * limit)
-    found = board.exchange.read(CHECKED)
+        exchange.post(CHECKED, report)
+    exchange.wait([CHECKED], 2 * limit)
+    found = exchange.read(CHECKED)
     if not found:  # it may forbid the start
         raise SlurmError("what the check found cannot be read")
     if found.flag("blocks"):
@@ -210,24 +262,22 @@ def describe_errors(report: Untrusted) -> str:
     return "; ".join([*texts[:MOST_CODES], *more])
 
 
-def report_facts(board: Board, template: SubmittedTemplate, members: List[Member], files: JobFiles) -> None:
+def report_facts(exchange: Exchange, request: FullProbeRequest, files: JobFiles) -> None:
     """Have this node's facts gathered and posted; null in their place if that does not end in time."""
-    name = f"facts.{board.task.slot}"
-    request = probe_request(template, members, board.task.slot, files.workdir)
-    argv = [sys.executable, sys.argv[0], "facts", files.folder, board.task.key, name]
-    child = subprocess.Popen(argv, stdin=subprocess.PIPE)
+    name = f"facts.{exchange.task.slot}"
+    child = subprocess.Popen(
+        [sys.executable, sys.argv[0], "facts", files.folder, name], stdin=subprocess.PIPE
+    )
     with suppress(OSError), child.stdin as pipe:  # type: ignore[union-attr]  # it is a pipe
         pipe.write(json.dumps(request).encode("utf-8"))
-    deadline, beat = time.monotonic() + PROBE_LIMIT, 0.0
-    while child.poll() is None and time.monotonic() < deadline:
-        if time.monotonic() - beat > BEAT_INTERVAL:
-            beat = time.monotonic()
-            board.exchange.touch(f"alive.{board.task.slot}")
-        time.sleep(POLL_INTERVAL)
-    if child.poll() is None:
+    for _ in pauses(PROBE_LIMIT):
+        exchange.beat()
+        if child.poll() is not None:
+            break
+    else:
         child.kill()
-    if name not in board.exchange.names():
-        board.exchange.post(name, {"facts": None})
+    if name not in exchange.names():
+        exchange.post(name, {"facts": None})
 
 
 def probe_request(
@@ -249,7 +299,7 @@ def probe_request(
     }
 
 
-def judge(board: Board, check: CheckPart, program: str, members: List[Member]) -> CheckReport:
+def judge(exchange: Exchange, check: CheckPart, program: str, members: List[Member]) -> CheckReport:
     """Have the facts of all nodes judged, by a program that needs a newer Python than an agent."""
     if sys.version_info < OLDEST_JUDGE:
         here = "%d.%d" % (sys.version_info[:2])
@@ -258,15 +308,15 @@ def judge(board: Board, check: CheckPart, program: str, members: List[Member]) -
     nodes: List[JudgedNode] = [
         {"node": one.node, "address": one.address, "nics": list(one.nics)} for one in members
     ]
-    request: JudgeRequest = {"check": check, "nodes": nodes, "facts": read_all(board, members)}
+    request: JudgeRequest = {"check": check, "nodes": nodes, "facts": read_all(exchange, members)}
     answer: Optional[CheckReport] = run_judge(program, json.dumps(request).encode("utf-8"))
     skipped = "the program that judges the nodes failed; see task.0.out"
     return answer or {"findings": [], "blocks": False, "skipped": skipped, "seconds": 0.0}
 
 
-def read_all(board: Board, members: List[Member]) -> Dict[str, Any]:
+def read_all(exchange: Exchange, members: List[Member]) -> Dict[str, Any]:
     """Read what all tasks reported of their nodes."""
-    return {one.node: board.exchange.read(f"facts.{one.slot}").unread("facts") for one in members}
+    return {one.node: exchange.read(f"facts.{one.slot}").unread("facts") for one in members}
 
 
 def run_judge(program: str, request: bytes) -> Optional[Any]:
@@ -284,11 +334,11 @@ def run_judge(program: str, request: bytes) -> Optional[Any]:
 
 
 def main(arguments: List[str]) -> None:
-    """Gather this node's facts and post them: `facts FOLDER START NAME`, with the request on stdin."""
+    """Gather this node's facts and post them: `facts FOLDER NAME`, with the request on stdin."""
     from ..verbs.probe import gather
 
-    folder, key, name = arguments
+    folder, name = arguments
     request: Any = parse_json(sys.stdin.buffer.read(), LARGEST_FILE)
-    Exchange(JobFiles(folder), key).post(name, {"facts": gather(request, time.time())})
+    Exchange(JobFiles(folder), Task.of(os.environ)).post(name, {"facts": gather(request, time.time())})
     sys.stdout.flush()
     os._exit(0)  # a question that hangs holds up nothing

@@ -83,10 +83,9 @@ def setup_contents(files: JobFiles) -> List[str]:
 
 def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:
     """Return what Slurm knows of every run's job, by its folder; those that are over lose their secrets."""
-    runs = WorkdirPaths(workdir).runs
-    folders = [os.path.join(runs, run_id, PART) for run_id in sorted(list_folder(runs))]
-    found = [JobFiles(folder) for folder in folders if os.path.isdir(folder)]
-    jobs = [read_job(files) for files in found]
+    paths = WorkdirPaths(workdir)
+    folders = [paths.run(run_id, PART) for run_id in sorted(list_folder(paths.runs))]
+    jobs = [read_job(JobFiles(folder)) for folder in folders if os.path.isdir(folder)]
     unknown = [job.files.run_id for job in jobs if not job.number.isdecimal()]
     named = query_numbers(unknown)  # of a launch that was killed before it wrote the number
     numbers = {run_id: (named or {}).get(run_id, "") for run_id in unknown}

@@ -10,7 +10,7 @@ runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node'
   code/ manifest            the code, which all nodes work in
   ended.json                the step is over; written by batch.sh
   earlier/<job>.<restart>/  parts of an earlier start whose nodes Slurm did not give again, see states.py
-  exchange/<job>.<restart>/     what the tasks tell each other: hello.<slot>, member.<slot>, facts.<slot>, checked,
+  exchange/<job>.<restart>/     what the tasks send each other: hello.<slot>, member.<slot>, facts.<slot>, checked,
                             part.<slot>, doing.<slot>, hub, listener.<slot>, ready.<slot>, go, and the first failure;
                             alive.<slot> is touched every few seconds
 """
@@ -21,15 +21,14 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Any, List, Mapping, Optional, Set
+from typing import Any, List, Mapping, Optional
 
 from ...protocol.run_id import ALLOCATION
 from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..state.workdir import make_below, make_private, read_bytes, write_atomically, write_new
+from ..state.workdir import read_bytes, write_atomically
 
 LARGEST_FILE = 16 << 20  # bytes; a template with the environment of a job is far smaller
-PAUSES = (0.5, 2.0, 5.0)  # seconds before a message is written or read again
 PART = part_name(0, ALLOCATION)
 
 
@@ -87,54 +86,6 @@ def read_object(path: str) -> Untrusted:
 def write_object(path: str, value: Mapping[str, Any]) -> None:
     """Write a JSON object that others find whole or not at all."""
     write_atomically(path, json.dumps(value).encode("utf-8"))
-
-
-class Exchange:
-    """What the tasks of one start of a job tell each other by files; names are looked up by listing the folder.
-
-    A network file system remembers for a while that a name was not there, but not what a folder holds.
-    """
-
-    def __init__(self, files: JobFiles, key: str) -> None:
-        self.folder = make_below(make_private(files.exchanges), key)
-
-    def post(self, name: str, value: Mapping[str, Any]) -> None:
-        """Leave a message for the others; a shared file system that fails for a moment is tried again."""
-        for pause in PAUSES:
-            with suppress(OSError):
-                write_object(self._path(name), value)
-                return
-            time.sleep(pause)
-        write_object(self._path(name), value)
-
-    def post_first(self, name: str, value: Mapping[str, Any]) -> bool:
-        """Leave a message unless another task has left it; tells which."""
-        with suppress(FileExistsError):
-            write_new(self._path(name), json.dumps(value).encode("utf-8"))
-            return True
-        return False
-
-    def names(self) -> Set[str]:
-        """List the messages that are there; none while the folder cannot be read."""
-        return set(list_folder(self.folder))
-
-    def read(self, name: str) -> Untrusted:
-        """Read a message that is there; one that cannot be read for a moment is tried again, then it is empty."""
-        for pause in PAUSES:
-            found = read_object(self._path(name))
-            if found:
-                return found
-            time.sleep(pause)
-        return read_object(self._path(name))
-
-    def touch(self, name: str) -> None:
-        """Write a sign of life."""
-        path = self._path(name)
-        with suppress(OSError), open(path, "ab"):
-            os.utime(path)
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self.folder, name)
 
 
 def newest_start(files: JobFiles) -> str:

@@ -92,7 +92,7 @@ def read_newest_start(files: JobFiles) -> Start:
 def submit(request: SubmitRequest, stream: Stream) -> None:
     """Write what the tasks need, hand the job to Slurm, and answer with its number."""
     files = submit_job(request, stream)
-    stream.answer({"submitted": {"job": read_object(files.job).text("job", 20)}})
+    stream.answer({"submitted": {"job": read_job(files).number}})
 
 
 def submit_job(request: SubmitRequest, stream: Stream) -> JobFiles:

@@ -52,13 +52,11 @@ class SlurmJob(NamedTuple):
 
 def find_jobs(workdir: str, run_prefix: Optional[str]) -> Iterator[SlurmJob]:
     """Yield the jobs of the runs that a prefix or a short id means."""
-    runs = WorkdirPaths(workdir).runs
-    for run_id in os.listdir(runs) if os.path.isdir(runs) else []:
-        if run_prefix and not is_meant(run_id, run_prefix):
-            continue
-        job = read_job(JobFiles(os.path.join(runs, run_id, PART)))
-        if job.number.isdecimal():
-            yield job
+    for run_id in list_folder(WorkdirPaths(workdir).runs):
+        if not run_prefix or is_meant(run_id, run_prefix):
+            job = read_job(JobFiles(WorkdirPaths(workdir).run(run_id, PART)))
+            if job.number.isdecimal():
+                yield job
 
 
 def read_job(files: JobFiles) -> SlurmJob:
@@ -70,19 +68,18 @@ def read_job(files: JobFiles) -> SlurmJob:
 def find_job(workdir: str, run_id: str) -> SlurmJob:
     """Return the job of one run; VerbError if there is none."""
     workdir = os.path.realpath(os.path.expanduser(workdir))
-    for job in find_jobs(workdir, component(run_id)):
-        if job.files.run_id == run_id:
-            return job
-    raise VerbError("CC-RUN-011", f"no run {run_id} in {workdir}")
+    job = read_job(JobFiles(WorkdirPaths(workdir).run(component(run_id), PART)))
+    if not job.number.isdecimal():
+        raise VerbError("CC-RUN-011", f"no run {run_id} in {workdir}")
+    return job
 
 
 def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
     """Add what Slurm knows of the jobs that may not be over, by one query for all; the others lose their secrets."""
-    finished = [is_finished(job) for job in jobs]
-    asked = iter(query_states([job for job, is_over in zip(jobs, finished) if not is_over]))
-    judged = [job if is_over else next(asked) for job, is_over in zip(jobs, finished)]
-    for job, is_over in zip(judged, finished):
-        if job.over or is_over:
+    asked = {job.files.folder: job for job in query_states([job for job in jobs if not is_finished(job)])}
+    judged = [asked.get(job.files.folder, job) for job in jobs]
+    for job in judged:
+        if job.over or job.files.folder not in asked:
             job.files.remove_secrets()  # a job that never started properly has left them
     return judged
 

@@ -35,22 +35,18 @@ from ..state.workdir import read_json
 from ..verbs.start import fork_guardian, make_rundir
 from .allocation import (
     FAILED,
-    LONGEST_PAUSE,
     LONGEST_REASON,
-    SHORTEST_PAUSE,
-    Board,
     CheckFailedError,
+    Exchange,
     OtherFailedError,
     Task,
     check_nodes,
+    collect_members,
+    make_member,
+    pauses,
 )
-from .job_files import Exchange, JobFiles, list_folder, read_object
-from .spec import (
-    SlurmError,
-    build_spec,
-    continue_spec,
-    stop_by_slurm,
-)
+from .job_files import JobFiles, list_folder, read_object
+from .spec import SlurmError, build_spec, continue_spec, stop_by_slurm
 from .states import TEMPORARY_FAILURE, Earlier, archive_old_parts, read_earlier, was_stopped_by_slurm
 
 if TYPE_CHECKING:
@@ -62,7 +58,6 @@ if TYPE_CHECKING:
 
 START_LIMIT = 330.0  # seconds to the gate, without the job's own stages
 STOP_INTERVAL = 0.5  # seconds between looks for an order to stop
-BEAT_INTERVAL = 5.0
 END_TRIES = 20  # of reading the last state
 FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed", "ended")
 OWN_FAILURES = ("setup_failed", "gate_failed")  # the others may follow from the end of another node's agent
@@ -72,14 +67,14 @@ OTHERS_LIMIT = 3.0  # seconds
 def main(arguments: List[str]) -> None:
     """Take part in the run whose folder is given; the exit code is 0 only if it succeeded."""
     files, task = JobFiles(arguments[0]), Task.of(os.environ)
-    exchange = Exchange(files, task.key)
+    exchange = Exchange(files, task)
     try:
-        status = run_part(files, exchange, task)
+        status = run_part(files, exchange)
     except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the other tasks must learn of it
         text = (
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
-        report_failure(exchange, task, text, error)
+        report_failure(exchange, text, error)
         # one that Slurm may start again reads them then; else its script removes them
         if not read_object(files.template).flag("requeue"):
             files.remove_secrets()  # then no node starts
@@ -88,20 +83,21 @@ def main(arguments: List[str]) -> None:
     sys.exit(status)
 
 
-def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
+def run_part(files: JobFiles, exchange: Exchange) -> int:
     """Do this node's part from the first exchange to the end of its agent."""
+    task = exchange.task
     template = cast("Optional[SubmittedTemplate]", read_json(files.template))
     secrets = cast("Optional[SubmittedSecrets]", read_json(files.secrets))
     if template is None or secrets is None:
         raise SlurmError(f"{files.template} or {files.secrets} is missing or damaged")
     if template["requeue"]:
         signal.signal(signal.SIGTERM, on_sigterm)
-    board = Board(exchange, task)
     earlier = Earlier(0, [])
     if task.restarts:
         earlier = read_earlier(files, part_name(task.slot, task.node), task.job)
-    members = board.collect_members(board.make_member(template)._replace(attempt=earlier.attempt))
-    check_nodes(board, template, members, files)
+    own = make_member(exchange, template)._replace(attempt=earlier.attempt)
+    members = collect_members(exchange, own)
+    check_nodes(exchange, template, members, files)
     if template["check"]["only"]:
         return 0
     spec = build_spec(template["spec"], members, task.slot, sys.executable)
@@ -116,10 +112,10 @@ def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     exchange.post(f"part.{task.slot}", {})
     guardian = Guardian(rundir)
     guardian.agent.send({"secrets": secrets["secrets"], "token": secrets["token"]})
-    Start(board, guardian, spec).run()
+    Start(exchange, guardian, spec).run()
     if task.slot == 0 and not template["requeue"]:
         files.remove_secrets()  # every task has read it: all are ready
-    return watch(guardian, exchange, task, rundir, can_requeue=template["requeue"])
+    return watch(guardian, exchange, rundir, can_requeue=template["requeue"])
 
 
 def on_sigterm(*_: object) -> None:
@@ -127,9 +123,9 @@ def on_sigterm(*_: object) -> None:
     sys.exit(TEMPORARY_FAILURE)
 
 
-def report_failure(exchange: Exchange, task: Task, text: str, error: Exception) -> None:
+def report_failure(exchange: Exchange, text: str, error: Exception) -> None:
     """Send the others why this node cannot start, unless another was first; a check that failed is about all nodes."""
-    failure: TaskFailure = {"node": task.node, "text": text[:LONGEST_REASON]}
+    failure: TaskFailure = {"node": exchange.task.node, "text": text[:LONGEST_REASON]}
     if isinstance(error, CheckFailedError):
         failure["node"] = ""
     if isinstance(error, AgentFailedError):
@@ -185,9 +181,9 @@ class Guardian:
 class Start:
     """The dialogue with the agent up to GO, in the place of a client; raises SlurmError if there is no GO."""
 
-    def __init__(self, board: Board, guardian: Guardian, spec: Any) -> None:
-        self._board, self._guardian, self._spec = board, guardian, spec
-        self._slot, self._count = board.task.slot, board.task.total
+    def __init__(self, exchange: Exchange, guardian: Guardian, spec: Any) -> None:
+        self._exchange, self._guardian, self._spec = exchange, guardian, spec
+        self._slot = exchange.task.slot
         self._events: Dict[str, Any] = {}  # as they came
         self._shown_step = ""
         self._limit = START_LIMIT + time_to_prepare(spec)
@@ -206,7 +202,7 @@ class Start:
                 self._guardian.agent.send({"do": "before"})
             if not self._spec.get("spare"):
                 self._await_event("ready")
-            self._board.exchange.post(f"ready.{self._slot}", {})
+            self._exchange.post(f"ready.{self._slot}", {})
             self._start_workers()
         except OtherFailedError as error:
             self._cancel(str(error))
@@ -219,20 +215,20 @@ class Start:
         """Make the agent end what it has started; without a dialogue it does so by itself."""
         with suppress(BrokenPipeError):
             self._guardian.agent.send({"do": "cancel", "reason": reason})
-        deadline = time.monotonic() + self._limit
-        while not self._guardian.poll() and time.monotonic() < deadline:
-            time.sleep(SHORTEST_PAUSE)
+        for _ in pauses(self._limit):
+            if self._guardian.poll():
+                return
 
     def _join(self) -> None:
         """Bring the agents together: node 0 tells where its own listens."""
         if not self._spec["gang"]:
             return
-        exchange, listeners = self._board.exchange, {}
+        exchange, listeners = self._exchange, {}
         if self._spec.get("restart"):
             own = self._await_event("listener").integer("port", 1, 65535)
             exchange.post(f"listener.{self._slot}", {"address": self._spec["address"], "port": own})
-            self._await_messages(self._board.all_of("listener"))
-            listeners = {"listeners": [self._listener(slot) for slot in range(self._count)]}
+            self._await_messages(self._exchange.all_of("listener"))
+            listeners = {"listeners": [self._listener(slot) for slot in range(exchange.task.total)]}
         if self._slot == 0:
             exchange.post("hub", {"port": self._await_event("hub").integer("port", 1, 65535)})
             if listeners:
@@ -243,23 +239,23 @@ class Start:
         self._await_event("joined")
 
     def _listener(self, slot: int) -> List[Any]:
-        message = self._board.exchange.read(f"listener.{slot}")
+        message = self._exchange.read(f"listener.{slot}")
         return [slot, message.text("address", 15), message.integer("port", 1, 65535) or 0]
 
     def _port_of(self, name: str) -> int:
-        return self._board.exchange.read(name).integer("port", 1, 65535) or 0
+        return self._exchange.read(name).integer("port", 1, 65535) or 0
 
     def _start_workers(self) -> None:
         """Node 0 first, once every gate is ready; the others when its torchrun listens."""
         if self._slot == 0:
-            self._await_messages(self._board.all_of("ready"))
+            self._await_messages(self._exchange.all_of("ready"))
             port = self._event("port").integer("port", 1, 65535) or 0
             if self._spec["module"]:
                 self._guardian.agent.send({"do": "go", "master_port": port})
                 port = self._await_event("listening").integer("port", 1, 65535) or port
-                self._board.exchange.post("go", {"port": port})
+                self._exchange.post("go", {"port": port})
                 return
-            self._board.exchange.post("go", {"port": port})
+            self._exchange.post("go", {"port": port})
         else:
             self._await_messages(["go"])
             port = self._port_of("go")
@@ -267,11 +263,11 @@ class Start:
         self._await_event("go_received", or_ended=not self._spec["module"])
 
     def _await_messages(self, names: List[str]) -> None:
-        self._await(lambda: self._board.check(names), f"{names[0]} of the other nodes")
+        self._await(lambda: self._exchange.check(names), f"{names[0]} of the other nodes")
 
     def _await_event(self, name: str, *, or_ended: bool = False) -> Untrusted:
         def came() -> bool:
-            self._board.check([])
+            self._exchange.check([])
             return name in self._events or (or_ended and "ended" in self._events)
 
         self._await(came, name)
@@ -282,29 +278,20 @@ class Start:
 
     def _await(self, has_come: Any, what: str) -> None:
         """Wait while the agent lives and reports nothing wrong."""
-        deadline, pause, beat = time.monotonic() + self._limit, SHORTEST_PAUSE, 0.0
-        while True:
-            for header, _ in self._guardian.agent.read_available():
+        for _ in pauses(self._limit):
+            self._exchange.beat()
+            for header, _body in self._guardian.agent.read_available():
                 self._events[Untrusted(header).text("event", 64)] = header
             self._show_step()
             if has_come():
                 return
             self._check()
-            now = time.monotonic()
-            if now > deadline:
-                raise SlurmError(f"{what}: nothing within {self._limit:g} s")
-            if now - beat > BEAT_INTERVAL:
-                beat = now
-                self._board.exchange.touch(f"alive.{self._slot}")
-            time.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 1.2)
+        raise SlurmError(f"{what}: nothing within {self._limit:g} s")
 
     def _let_others_report(self) -> None:
         """Wait a moment for the failure of another node, which may be why this agent lost its hub."""
-        deadline = time.monotonic() + OTHERS_LIMIT
-        while time.monotonic() < deadline:
-            self._board.check([])
-            time.sleep(SHORTEST_PAUSE)
+        for _ in pauses(OTHERS_LIMIT):
+            self._exchange.check([])
 
     def _show_step(self) -> None:
         """Show watchers which command of `setup` or `before` runs."""
@@ -312,9 +299,7 @@ class Start:
         if text != self._shown_step:
             self._shown_step = text
             with suppress(OSError):
-                self._board.exchange.post(
-                    f"doing.{self._slot}", {"node": self._board.task.node, "text": text}
-                )
+                self._exchange.post(f"doing.{self._slot}", {"node": self._exchange.task.node, "text": text})
 
     def _check(self) -> None:
         """Raise SlurmError if the agent cannot start."""
@@ -329,9 +314,7 @@ class Start:
             raise SlurmError("the agent ended before it was ready; see agent.log")
 
 
-def watch(
-    guardian: Guardian, exchange: Exchange, task: Task, rundir: str, *, can_requeue: bool = False
-) -> int:
+def watch(guardian: Guardian, exchange: Exchange, rundir: str, *, can_requeue: bool = False) -> int:
     """Wait for the end of this node's part, and pass on an order to stop that was left in its directory.
 
     Nothing else may end this loop: Slurm kills every process of the step on this node when the task exits.
@@ -343,12 +326,9 @@ def watch(
         guardian.signal(number)
 
     signal.signal(signal.SIGTERM, pass_on)
-    beat, ordered = 0.0, False
+    ordered = False
     while not guardian.poll():
-        now = time.monotonic()
-        if now - beat > BEAT_INTERVAL:
-            beat = now
-            exchange.touch(f"alive.{task.slot}")
+        exchange.beat()
         if not ordered and os.path.basename(RunPaths(rundir).stop_request) in list_folder(rundir):
             ordered = True
             guardian.signal(signal.SIGTERM)

@@ -12,8 +12,8 @@ import pytest
 
 from clusterctl.node.runtime.processes import wake_on
 from clusterctl.node.slurm import allocation, job_files, task
-from clusterctl.node.slurm.allocation import Board, Task
-from clusterctl.node.slurm.job_files import Exchange, JobFiles
+from clusterctl.node.slurm.allocation import Exchange, Task
+from clusterctl.node.slurm.job_files import JobFiles
 from clusterctl.node.slurm.spec import Member, SlurmError
 
 FOREVER = 1000.0  # seconds
@@ -63,7 +63,7 @@ def fail_first(count: int, function: Any) -> Any:
 @pytest.fixture
 def exchange(tmp_path: Path) -> Exchange:
     """The folder in which tasks meet."""
-    return Exchange(JobFiles(str(tmp_path)), TASK.key)
+    return Exchange(JobFiles(str(tmp_path)), TASK)
 
 
 def test_a_watch_goes_on_while_the_folder_fails(
@@ -75,7 +75,7 @@ def test_a_watch_goes_on_while_the_folder_fails(
     monkeypatch.setattr(os, "listdir", fail_first(3, os.listdir))
     monkeypatch.setattr(task, "read_state", fail_first(3, lambda _: {"state": "SUCCEEDED"}))
 
-    assert task.watch(cast("Any", guardian), exchange, TASK, str(tmp_path)) == 0
+    assert task.watch(cast("Any", guardian), exchange, str(tmp_path)) == 0
     assert guardian.signals == [signal.SIGTERM] and guardian.lives < 0
 
 
@@ -105,13 +105,12 @@ def test_an_end_that_a_signals_handler_noticed_first_is_an_end() -> None:
 
 def test_messages_survive_a_folder_that_fails(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     """No node starts without them."""
-    monkeypatch.setattr(job_files, "write_object", fail_first(3, job_files.write_object))
+    monkeypatch.setattr(allocation, "write_object", fail_first(3, job_files.write_object))
     exchange.post("go", {"port": 1})
 
     monkeypatch.setattr(os, "listdir", fail_first(1, os.listdir))
-    board = Board(exchange, TASK)
-    assert not board.check(["go"])
-    assert board.check(["go"])
+    assert not exchange.check(["go"])
+    assert exchange.check(["go"])
 
 
 def test_a_start_that_the_folder_breaks_ends_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +156,7 @@ def test_a_rank_that_slurms_signal_met_first_ends_no_job(
         guardian, "poll", lambda: handlers[0](signal.SIGTERM, None) or FakeGuardian.poll(guardian)
     )
 
-    assert task.watch(cast("Any", guardian), exchange, TASK, str(tmp_path), can_requeue=can_requeue) == status
+    assert task.watch(cast("Any", guardian), exchange, str(tmp_path), can_requeue=can_requeue) == status
 
 
 @pytest.mark.parametrize("requeue", [True, False])
@@ -169,9 +168,9 @@ def test_a_start_that_slurm_stops_is_no_failure(
     job_files.write_object(files.template, {"requeue": requeue})
     job_files.write_object(files.secrets, {})
     monkeypatch.setattr(task.signal, "signal", lambda _, handler: handlers.append(handler))
-    monkeypatch.setattr(task, "Board", fail_first(1, Board))
+    monkeypatch.setattr(task, "make_member", fail_first(1, task.make_member))
     with pytest.raises(OSError, match="Stale"):
-        task.run_part(files, exchange, TASK)
+        task.run_part(files, exchange)
     assert len(handlers) == requeue
     for handler in handlers:
         with pytest.raises(SystemExit) as ended:
@@ -192,12 +191,12 @@ def test_nothing_starts_where_the_result_forbids_it_or_cannot_be_read(
 ) -> None:
     """A file system that fails, or a result of many thousand nodes, is no leave to start."""
     files = JobFiles(str(tmp_path))
-    board = Board(Exchange(files, "4711.0"), Task(slot=1, total=2, node="gpu02", job="4711", key="4711.0"))
-    Path(board.exchange.folder, allocation.CHECKED).write_text(result)
+    exchange = Exchange(files, TASK._replace(slot=1, total=2, node="gpu02"))
+    Path(exchange.folder, allocation.CHECKED).write_text(result)
     monkeypatch.setattr(allocation, "report_facts", lambda *_: None)
     monkeypatch.setattr(allocation.time, "sleep", lambda _: None)
     members = [Member(slot, f"gpu0{slot + 1}", "10.0.0.1", ("eth0",), 1) for slot in range(2)]
-    template: Any = {"check": {"only": False}}
+    template: Any = {"check": {"only": False, "setup": None}, "network": None}
 
     with pytest.raises(SlurmError, match=message):
-        allocation.check_nodes(board, cast("Any", template), members, files)
+        allocation.check_nodes(exchange, cast("Any", template), members, files)
