@@ -11,8 +11,7 @@ from importlib import import_module
 ROLES = {
     "guardian": "supervise.guardian",
     "gate": "supervise.gate",
-    "setup": "setup.build",
-    "hook": "setup.commands",
+    "stage": "setup",
     "shell": "verbs.shell",
     "gpus": "history.gpus",
     "standby": "fork.standby",

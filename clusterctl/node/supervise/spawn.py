@@ -182,11 +182,10 @@ def start_gate(
 
 
 class HelperProcess:
-    """One role of the payload as a child of the agent; `callback` takes its reports, the last is `done` or `failed`."""
+    """One stage of a job as a child of the agent; `callback` takes its reports, the last is `done` or `failed`."""
 
-    def __init__(self, loop: Loop, role: str, callback: Callable[[HelperReport], None]) -> None:
+    def __init__(self, loop: Loop, callback: Callable[[HelperReport], None]) -> None:
         self._loop = loop
-        self._role = role
         self._callback = callback
         self._reports: Optional[Reports] = None
         self._finished = False
@@ -196,7 +195,7 @@ class HelperProcess:
     def start(self, arguments: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
         """Start it with the descriptor of its reports as its last word."""
         reader, writer = os.pipe()
-        argv = [sys.executable, *interpreter_options(), sys.argv[0], self._role, *arguments, str(writer)]
+        argv = [sys.executable, *interpreter_options(), sys.argv[0], "stage", *arguments, str(writer)]
         self.pid = start_child(argv, env, (log, log), kept=[writer], is_bound=True)
         os.close(writer)
         self._reports = Reports(self._loop, reader, self._on_report)
@@ -206,7 +205,7 @@ class HelperProcess:
     def _start_timeout(self) -> None:
         """Start its time limit now."""
         reason = "took longer than its %s" % describe_limit(self._limit)
-        self._loop.after(self._limit, self._role, lambda: self._fail(reason, overdue=True))
+        self._loop.after(self._limit, "stage", lambda: self._fail(reason, overdue=True))
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child: one that ended before its last report has failed."""
@@ -231,4 +230,4 @@ class HelperProcess:
 
     def _finish(self) -> None:
         self._finished = True
-        self._loop.cancel(self._role)
+        self._loop.cancel("stage")

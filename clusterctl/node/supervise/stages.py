@@ -76,13 +76,10 @@ class Stages:
     def start(self, stage: Stage) -> None:
         """Run `setup` or `before`."""
         if stage == "setup":
-            arguments, log, limit = [self._rundir], SETUP_LOG, self._spec["setup"]["time_limit"]
-            self._start("setup", arguments, log, limit, self._on_setup_report)
+            self._start(stage, SETUP_LOG, self._spec["setup"]["time_limit"], self._on_setup_report)
         else:
-            log = self._attempt_log("before")
-            arguments = [self._rundir, "before", os.path.join(self._rundir, log)]
-            limit = self._spec["before"]["time_limit"]
-            self._start("hook", arguments, log, limit, self._on_before_report)
+            log, limit = self._attempt_log("before"), self._spec["before"]["time_limit"]
+            self._start(stage, log, limit, self._on_before_report)
 
     def _attempt_log(self, stage: str) -> str:
         return os.path.join("attempt-%s" % self._spec["attempt"], "%s.log" % stage)
@@ -122,11 +119,9 @@ class Stages:
 
     def start_after(self, end: Mapping[str, str]) -> None:
         """Run them with the end of the attempt in their environment; on_after_ended is posted in any case."""
-        log = self._attempt_log("after")
-        arguments = [self._rundir, "after", os.path.join(self._rundir, log)]
-        limit = self._spec["after"]["time_limit"]
+        log, limit = self._attempt_log("after"), self._spec["after"]["time_limit"]
         try:
-            self._start("hook", arguments, log, limit, self._on_after_report, end)
+            self._start("after", log, limit, self._on_after_report, end)
         except Exception as error:  # noqa: BLE001, RUF100 - it must not keep the run from its end
             self._on_after_report({"failed": {"reason": str(error), "text": "", "code": "", "again": ""}})
 
@@ -142,8 +137,7 @@ class Stages:
 
     def _start(
         self,
-        role: str,
-        arguments: List[str],
+        stage: str,
         log: str,
         limit: float,
         on_report: Callable[[HelperReport], None],
@@ -152,12 +146,13 @@ class Stages:
         spec = self.spec
         env, _ = plan_environment(os.environ, spec, self._secrets, make_paths(self._rundir, spec))
         env.update({**node_variables(spec), **(end or {})})
-        makes_environment = role == "setup" and spec["setup"]["kind"]
+        makes_environment = stage == "setup" and spec["setup"]["kind"]
         if not makes_environment:  # in there no other pip may stand in for one that is missing
             append_programs_to_path(env, spec["python"])
-        process = HelperProcess(self._loop, role, on_report)
+        process = HelperProcess(self._loop, on_report)
         self._processes.append(process)
-        process.start(arguments, os.path.join(self._rundir, log), env, float(limit))
+        path = os.path.join(self._rundir, log)
+        process.start([self._rundir, stage, path], path, env, float(limit))
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child."""

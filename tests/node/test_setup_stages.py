@@ -348,7 +348,7 @@ def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
         "echo; echo last; exit 4"
     )
     script = (
-        "from clusterctl.node.setup import commands as steps\n"
+        "from clusterctl.node import setup as steps\n"
         "steps.LARGEST_LOG = 1 << 20; steps.REPORT_INTERVAL = 0.05\n"
         f"one = steps.StepRunner({str(log)!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
         f"try: one.run(['sh', '-c', {program!r}], 'much')\n"
@@ -364,7 +364,7 @@ def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
 def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     """Whose lock was taken loses no directory to who took it; one that has died here loses both at once."""
     script = (
-        "import os, sys, time; from clusterctl.node.setup import build as s\n"
+        "import os, sys, time; from clusterctl.node import setup as s\n"
         "lock = s.SetupLock('lock', sys.argv[1]); print(lock.acquire(lambda: False, print), flush=True)\n"
         "os.mkdir(sys.argv[1]); lock.claim(os.path.abspath(sys.argv[1])); print('made', flush=True); sys.stdin.read()\n"
     )
@@ -376,7 +376,7 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
     assert first.stdout is not None
     assert [first.stdout.readline() for _ in range(2)] == ["True\n", "made\n"]
     script = (
-        "import os; from clusterctl.node.setup import build as s; s.HOLDER_TIMEOUT = 0.5\n"
+        "import os; from clusterctl.node import setup as s; s.HOLDER_TIMEOUT = 0.5\n"
         "lock = s.SetupLock('lock', 'two'); s._has_died = lambda words: False\n"
         "lock.acquire(lambda: False, print); print(list(s.find_unclaimed('.')))\n"
     )
@@ -390,7 +390,7 @@ def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "from clusterctl.node.setup import build as s; print(list(s.find_unclaimed('.')))",
+            "from clusterctl.node import setup as s; print(list(s.find_unclaimed('.')))",
         ],
         cwd=tmp_path,
         env=env,

@@ -1,15 +1,13 @@
-"""Makes an environment (child process), its lock.
+"""The job's `setup`, `before` and `after`: commands in a child process of the agent, and the environment they make.
 
-Who makes an environment, where several could: runs that start at once, and nodes that share a home.
+`python payload.zip stage RUNDIR STAGE LOG REPORT`; reports are JSON lines on the descriptor REPORT: {"doing": text},
+{"done": true}, or {"failed": {"reason", "text", "code", "again"}}. What the commands print goes to LOG. When a stage
+runs is decided elsewhere (`node/lifecycle`).
 
-The lock only saves work. Two who make the same have a directory each, which its claim protects from the other, and the
-mark of the first counts. A lock whose holder sends no beat for long is taken over, whatever machine it is on; no
-clocks of two machines are compared.
-
-The setup of a run: makes the environment of the job, in a process of its own, and reports its progress to the agent.
-
-`python payload.zip setup RUNDIR REPORT`; reports are JSON lines on the descriptor REPORT: {"doing": text},
-{"done": true}, or {"failed": {"reason", "text", "code", "again"}}. What the steps print goes to setup.log.
+Several could make the same environment: runs that start at once, and nodes that share a home. Their lock only saves
+work: two that make the same have a directory each, which its claim protects from the other, and the mark of the first
+counts. A lock whose holder sends no beat for long is taken over, whatever machine it is on; no clocks of two machines
+are compared.
 """
 
 from __future__ import annotations
@@ -19,30 +17,61 @@ import json
 import os
 import random
 import re
+import shutil
 import site
+import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ...protocol.frames import BEAT_INTERVAL
-from ...protocol.manifest import tree_hash
-from ...protocol.run_paths import RunPaths, WorkdirPaths
-from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..runtime.processes import boot_id, identify, is_alive
-from ..runtime.reports import write_report
-from ..runtime.stream import DISK_ERRORS, VerbError
-from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
-from ..state.run_record import parse_identity, read_spec
-from ..state.workdir import make_below, make_private, read_bytes, temporary_path, write_new
-from ..sync.layout import Layout, parse_rows, read_tree
-from ..sync.store import Store, remove_tree
-from .commands import StepFailed, StepRunner, quote
+from ..protocol.exit_status import describe_end
+from ..protocol.frames import BEAT_INTERVAL
+from ..protocol.manifest import tree_hash
+from ..protocol.run_paths import RunPaths, WorkdirPaths
+from ..protocol.untrusted import MalformedError, Untrusted, parse_object
+from .runtime.processes import boot_id, identify, is_alive
+from .runtime.reports import write_report
+from .runtime.stream import DISK_ERRORS, VerbError
+from .state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
+from .state.run_record import parse_identity, read_spec
+from .state.workdir import make_below, make_private, read_bytes, temporary_path, write_new
+from .supervise.evidence import is_full
+from .supervise.spawn import render_template
+from .sync.layout import Layout, parse_rows, read_tree
+from .sync.store import Store, remove_tree
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import EnvironmentLock, EnvironmentMark, SetupSpec, Spec
+    from ..protocol.messages.files import (
+        EnvironmentLock,
+        EnvironmentMark,
+        HookSpec,
+        SetupSpec,
+        Spec,
+        StepSpec,
+    )
+    from ..protocol.messages.local import StepFailure
 
+
+TAIL_LINES = 20  # lines
+TAIL_BYTES = 64 << 10  # bytes of a log's end that are looked at
+LARGEST_LOG = 64 << 20  # bytes of a log; beyond, it begins again
+REPORT_INTERVAL = 0.5  # seconds
+PLAIN = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
+
+# Where programs that make environments are put by their own installers, and no PATH of a plain session leads.
+PROGRAM_FOLDERS = (
+    "~/.local/bin",
+    "~/.cargo/bin",
+    "~/bin",
+    "~/micromamba/bin",
+    "~/miniforge3/bin",
+    "~/miniconda3/bin",
+    "~/anaconda3/bin",
+    "/opt/conda/bin",
+    "/opt/miniconda3/bin",
+)
 PTH_NAME = "clusterctl-outer.pth"
 VERSION = re.compile(r"setuptools-(\d+(?:\.\d+)*)[^/]*\.(?:dist|egg)-info\Z")
 SETUPTOOLS = (
@@ -52,69 +81,143 @@ SETUPTOOLS = (
     "_distutils_hack",
     "distutils-precedence.pth",
 )
-
-
-def link_outer_packages(prefix: str) -> None:
-    """Lead an environment to the packages of the Python that made it, its own first, and hide none of them."""
-    outer = outer_venv()
-    if outer:
-        lines = ["import site; site.addsitedir(%r)\n" % folder for folder in site_folders(outer)]
-        for folder in site_folders(prefix):
-            with open(os.path.join(folder, PTH_NAME), "w", encoding="utf-8") as file:
-                file.write("".join(lines))
-    drop_old_setuptools(prefix)
-
-
-def outer_venv() -> str:
-    """Return the venv of this interpreter, whose packages a venv made by it does not see; empty if it is of none."""
-    outer = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
-    return outer if os.path.exists(os.path.join(outer, "pyvenv.cfg")) else ""
-
-
-def drop_old_setuptools(prefix: str) -> None:
-    """Remove the setuptools that `venv` puts into an environment where it hides a newer one.
-
-    What is installed may need the newer one, torch does; without an index pip could get it from nowhere else.
-    """
-    outer = outer_venv()
-    outer_folders = [*(site_folders(outer) if outer else ()), *site.getsitepackages([sys.base_prefix])]
-    inner_version, outer_version = newest_setuptools(site_folders(prefix)), newest_setuptools(outer_folders)
-    if not inner_version < outer_version or inner_version == ():
-        return
-    for folder in site_folders(prefix):
-        for name in SETUPTOOLS:
-            for path in glob.glob(os.path.join(glob.escape(folder), name)):
-                if os.path.isdir(path):
-                    remove_tree(path, lambda: None, lambda *_: None)
-                else:
-                    os.unlink(path)
-
-
-def newest_setuptools(folders: List[str]) -> Tuple[int, ...]:
-    """Return the newest version of setuptools in some folders; nothing if none has it."""
-    matches = [
-        VERSION.search(name) for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)
-    ]
-    versions = [tuple(map(int, match[1].split("."))) for match in matches if match]
-    return max(versions, default=())
-
-
-def site_folders(prefix: str) -> List[str]:
-    """Return the folders of packages below a prefix, for this version of Python."""
-    version = "python%d.%d" % sys.version_info[:2]
-    by_lib = [
-        glob.glob(os.path.join(glob.escape(prefix), lib, version, "site-packages"))
-        for lib in ("lib", "lib64")
-    ]
-    return sorted({os.path.realpath(folder) for folders in by_lib for folder in folders})
-
-
 HOLDER_TIMEOUT = 30.0  # seconds of looks without a beat after which a holder is gone
 POLL_INTERVAL = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
 LONGEST_POLL = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
 UNCLAIMED_AFTER = 3600.0  # seconds without a beat after which a directory has no owner
 CLAIM_SUFFIX = ".by"
 LONGEST_HOLDER = 200  # characters
+
+
+class StepFailed(Exception):
+    """A command did not do its work; `again` is what a person would type to see it fail."""
+
+    def __init__(self, reason: str, text: str, *, code: str, again: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.text, self.code, self.again = reason, text, code, again
+
+    def as_dict(self) -> StepFailure:
+        """Render for a report."""
+        return {"reason": self.reason, "text": self.text, "code": self.code, "again": self.again}
+
+
+class StepRunner:
+    """Runs commands in a directory, with what they print in a log; `report` gets what is running.
+
+    `code` is that of a command that fails.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        folder: str,
+        env: Mapping[str, str],
+        report: Callable[[str], None],
+        code: str = "CC-SETUP-001",
+    ) -> None:
+        self._code = code
+        self._log = log
+        self._folder = folder
+        self._report = report
+        program_folders = ":".join(map(os.path.expanduser, PROGRAM_FOLDERS))
+        self._env = {**env, "PATH": "%s:%s" % (env.get("PATH", os.defpath), program_folders)}
+
+    def find(self, step: StepSpec, values: Mapping[str, str]) -> List[str]:
+        """Return the words of a step, its program the first of those wished for that is here."""
+        programs = [render_template(program, values) for program in step["programs"]]
+        available = [
+            candidate
+            for candidate in programs
+            if os.path.isabs(candidate) or shutil.which(candidate, path=self._env["PATH"])
+        ]
+        program = (available or programs)[0]
+        return [program, *(render_template(word, values) for word in step["arguments"])]
+
+    def run(self, argv: Sequence[str], shown: str) -> None:
+        """Run one command to its end; raises StepFailed if that is not a good one.
+
+        It writes into the log itself: what it leaves in the background may go on writing there.
+        """
+        self._report(shown)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        log = os.open(self._log, flags, 0o600)
+        try:
+            with suppress(OSError):  # on a full disk the commands that fail report it themselves
+                os.write(log, ("$ %s\n" % " ".join(map(quote, argv))).encode("utf-8", "surrogateescape"))
+            begin = os.fstat(log).st_size
+            try:
+                child = self._start(argv, log)
+            except OSError as error:
+                raise self._start_failure(argv[0], error) from None
+            code = self._wait(child, log, begin)
+            tail = last_lines(log, begin)
+        finally:
+            os.close(log)
+        if code != 0:
+            raise self._failure(shown, code, tail)
+
+    def _start(self, argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
+        arguments = [os.fsencode(word) for word in argv]
+        program = shutil.which(argv[0], path=self._env["PATH"]) or argv[0]
+        return subprocess.Popen(
+            arguments,
+            executable=program,
+            cwd=self._folder,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+    def _wait(self, child: subprocess.Popen[bytes], log: int, begin: int) -> int:
+        """Wait for the end of a command, and say now and then what it wrote last."""
+        while True:
+            try:
+                return child.wait(REPORT_INTERVAL)
+            except subprocess.TimeoutExpired:
+                lines = [line for line in last_lines(log, begin) if line.strip()]
+                if lines:
+                    self._report(lines[-1])
+            if os.fstat(log).st_size > LARGEST_LOG:
+                drop_beginning(log)
+
+    def _failure(self, shown: str, code: int, tail: Sequence[str]) -> StepFailed:
+        ending = describe_end(None, -code) if code < 0 else describe_end(code, None)
+        disk_full = is_full(self._folder) or any("No space left on device" in line for line in tail)
+        disk_hint = ", the disk is full" if disk_full else ""
+        reason = "`%s` %s%s" % (shorten(shown), ending, disk_hint)
+        return StepFailed(reason, "\n".join(tail), code="CC-DISK-001" if disk_full else self._code)
+
+    def _start_failure(self, program: str, error: OSError) -> StepFailed:
+        reason = "cannot start %s: %s" % (program, error.strerror)
+        return StepFailed(reason, "PATH is %s" % self._env["PATH"], code="CC-SETUP-004")
+
+
+def drop_beginning(log: int) -> None:
+    """Drop what a log holds but for its end."""
+    end = os.pread(log, TAIL_BYTES, os.fstat(log).st_size - TAIL_BYTES)
+    os.ftruncate(log, 0)
+    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (LARGEST_LOG >> 20) + end)
+
+
+def last_lines(log: int, begin: int) -> List[str]:
+    """Return the last lines of a log, as far as they stand behind a place; of a line that was written over, the end."""
+    size = os.fstat(log).st_size
+    start = max(min(begin, size), size - TAIL_BYTES)
+    text = os.pread(log, TAIL_BYTES, start).decode("utf-8", "replace")
+    lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
+    return lines[1 if start > begin else 0 : -1 if text.endswith("\n") else None][-TAIL_LINES:]
+
+
+def shorten(text: str, longest: int = 100) -> str:
+    """Put a command into a line."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def quote(word: str) -> str:
+    """Write a word for a shell."""
+    return word if PLAIN.match(word) else "'%s'" % word.replace("'", "'\"'\"'")
 
 
 class SetupLock:
@@ -245,27 +348,6 @@ def _has_died(fields: Untrusted) -> bool:
     """Whether the holder was a process of this machine that is gone."""
     identity = {"pid": fields.integer("pid"), "starttime": fields.integer("starttime")}
     return fields.text("boot_id") == boot_id() and not is_alive(parse_identity(identity))
-
-
-def main(arguments: List[str]) -> None:
-    """Make what the run in a directory needs, or find it made."""
-    rundir, report = arguments[0], int(arguments[1])
-    os.set_inheritable(report, False)
-    spec = read_spec(rundir)
-    assert spec is not None  # the agent, which starts this, has read it
-    try:
-        Setup(rundir, spec, report).provide()
-        write_report(report, {"done": True})
-    except StepFailed as error:
-        write_report(report, {"failed": error.as_dict()})
-    except VerbError as error:
-        write_report(
-            report, {"failed": {"reason": str(error), "text": str(error), "code": error.code, "again": ""}}
-        )
-    except OSError as error:
-        text = "%s: %s" % (os.fsdecode(error.filename or "the disk"), error.strerror)
-        code = "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002"
-        write_report(report, {"failed": {"reason": text, "text": text, "code": code, "again": ""}})
 
 
 class Setup:
@@ -410,6 +492,61 @@ class Setup:
             os.unlink(temporary)
 
 
+def link_outer_packages(prefix: str) -> None:
+    """Lead an environment to the packages of the Python that made it, its own first, and hide none of them."""
+    outer = outer_venv()
+    if outer:
+        lines = ["import site; site.addsitedir(%r)\n" % folder for folder in site_folders(outer)]
+        for folder in site_folders(prefix):
+            with open(os.path.join(folder, PTH_NAME), "w", encoding="utf-8") as file:
+                file.write("".join(lines))
+    drop_old_setuptools(prefix)
+
+
+def outer_venv() -> str:
+    """Return the venv of this interpreter, whose packages a venv made by it does not see; empty if it is of none."""
+    outer = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+    return outer if os.path.exists(os.path.join(outer, "pyvenv.cfg")) else ""
+
+
+def drop_old_setuptools(prefix: str) -> None:
+    """Remove the setuptools that `venv` puts into an environment where it hides a newer one.
+
+    What is installed may need the newer one, torch does; without an index pip could get it from nowhere else.
+    """
+    outer = outer_venv()
+    outer_folders = [*(site_folders(outer) if outer else ()), *site.getsitepackages([sys.base_prefix])]
+    inner_version, outer_version = newest_setuptools(site_folders(prefix)), newest_setuptools(outer_folders)
+    if not inner_version < outer_version or inner_version == ():
+        return
+    for folder in site_folders(prefix):
+        for name in SETUPTOOLS:
+            for path in glob.glob(os.path.join(glob.escape(folder), name)):
+                if os.path.isdir(path):
+                    remove_tree(path, lambda: None, lambda *_: None)
+                else:
+                    os.unlink(path)
+
+
+def newest_setuptools(folders: List[str]) -> Tuple[int, ...]:
+    """Return the newest version of setuptools in some folders; nothing if none has it."""
+    matches = [
+        VERSION.search(name) for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)
+    ]
+    versions = [tuple(map(int, match[1].split("."))) for match in matches if match]
+    return max(versions, default=())
+
+
+def site_folders(prefix: str) -> List[str]:
+    """Return the folders of packages below a prefix, for this version of Python."""
+    version = "python%d.%d" % sys.version_info[:2]
+    by_lib = [
+        glob.glob(os.path.join(glob.escape(prefix), lib, version, "site-packages"))
+        for lib in ("lib", "lib64")
+    ]
+    return sorted({os.path.realpath(folder) for folders in by_lib for folder in folders})
+
+
 def flush(folder: str) -> None:
     """Have a file system write what it holds, so that no power cut leaves a mark without what it stands for."""
     with suppress(ImportError, OSError, AttributeError):
@@ -430,3 +567,42 @@ def remove_if_present(path: str) -> None:
 
 def _no_op() -> None:
     """Count nothing: the progress is not shown."""
+
+
+def main(arguments: List[str]) -> None:
+    """Run one stage of a job: RUNDIR STAGE LOG REPORT."""
+    rundir, stage, log, report = arguments[0], arguments[1], arguments[2], int(arguments[3])
+    os.set_inheritable(report, False)
+    spec = read_spec(rundir)
+    assert spec is not None  # the agent, which starts this, has read it
+    try:
+        if stage == "setup":
+            Setup(rundir, spec, report).provide()
+        else:
+            run_commands(rundir, spec["before"] if stage == "before" else spec["after"], log, report)
+        write_report(report, {"done": True})
+    except StepFailed as error:
+        write_report(report, {"failed": error.as_dict()})
+    except VerbError as error:
+        report_error(report, str(error), error.code)
+    except OSError as error:
+        text = "%s: %s" % (os.fsdecode(error.filename or "the disk"), error.strerror)
+        report_error(report, text, "CC-DISK-001" if error.errno in DISK_ERRORS else "CC-DISK-002")
+
+
+def report_error(report: int, text: str, code: str) -> None:
+    """Report what failed where no command did."""
+    write_report(report, {"failed": {"reason": text, "text": text, "code": code, "again": ""}})
+
+
+def run_commands(rundir: str, hook: HookSpec, log: str, report: int) -> None:
+    """Run the commands of `before` or `after` in the run's code; the first that fails is the last."""
+    runner = StepRunner(
+        log,
+        RunPaths(rundir).code,
+        os.environ,
+        lambda text: write_report(report, {"doing": text}),
+        "CC-SETUP-005",
+    )
+    for step in hook["steps"]:
+        runner.run(runner.find(step, {}), step["shown"])
