@@ -39,7 +39,7 @@ from .state.run_record import parse_identity, read_spec
 from .state.workdir import make_below, make_private, read_bytes, temporary_path, write_new
 from .supervise.evidence import is_full
 from .supervise.spawn import render_template
-from .sync.layout import Layout, parse_rows, read_tree
+from .sync.layout import lay_out, parse_rows, read_tree
 from .sync.store import Store, remove_tree
 
 if TYPE_CHECKING:
@@ -432,12 +432,12 @@ class Setup:
         remove_if_present(target)
         with Store(self._workdir) as store:
             try:
-                Layout(store, os.fsencode(target), _no_op).make(rows)
+                lay_out(store, os.fsencode(target), rows)
             except FileNotFoundError as error:
                 raise VerbError(
                     "CC-SYNC-008", "a file of the setup is not in the store: %s" % error.filename
                 ) from None
-            written = read_tree(os.fsencode(target), _no_op)
+            written = read_tree(os.fsencode(target))
             if tree_hash(written) != tree_hash(rows):
                 for row in rows:
                     store.discard_if_wrong(row.content)
@@ -523,7 +523,7 @@ def drop_old_setuptools(prefix: str) -> None:
         for name in SETUPTOOLS:
             for path in glob.glob(os.path.join(glob.escape(folder), name)):
                 if os.path.isdir(path):
-                    remove_tree(path, lambda: None, lambda *_: None)
+                    remove_tree(path)
                 else:
                     os.unlink(path)
 
@@ -562,11 +562,7 @@ def flush(folder: str) -> None:
 def remove_if_present(path: str) -> None:
     """Remove a directory, if it is there and as far as that goes; `clean` tries again."""
     if os.path.lexists(path):
-        remove_tree(path, _no_op, lambda *_: None)
-
-
-def _no_op() -> None:
-    """Count nothing: the progress is not shown."""
+        remove_tree(path)
 
 
 def main(arguments: List[str]) -> None:

@@ -47,6 +47,11 @@ def encode_name(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def decode_name(name: bytes) -> str:
+    """Return a name as text, whatever the locale: a byte that is no UTF-8 becomes U+DC80 and up."""
+    return name.decode("utf-8", "surrogateescape")
+
+
 def parse_manifest(raw: Any) -> list[TreeEntry]:
     """Check a manifest: nothing in it may lead out of the tree or through a link; ManifestError otherwise."""
     try:

@@ -10,12 +10,12 @@ import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple
 
 from ...protocol.manifest import TreeEntry, encode_name
 from ..runtime.stream import VerbError
-from .layout import copy_content
-from .store import Incoming, Sha, Store, hash_file, remove_quietly
+from .layout import copy_file
+from .store import Incoming, Sha, Step, Store, hash_file, remove_quietly
 
 if TYPE_CHECKING:
     from ...protocol.messages.copying import CopyReport
@@ -47,7 +47,7 @@ class Destination(GivenFiles):
         self,
         root: bytes,
         rows: List[TreeEntry],
-        step: Callable[[], None],
+        step: Step,
         *,
         overwrite: bool,
         private: bool,
@@ -82,7 +82,7 @@ class Destination(GivenFiles):
             if row.kind == "link":
                 self._make_link(row)
 
-    def _judge(self, row: TreeEntry, step: Callable[[], None]) -> None:
+    def _judge(self, row: TreeEntry, step: Step) -> None:
         """Decide whether a file is wanted: nothing has its name, or something else has that may go."""
         try:
             with open_parent(self._root, row.path, make=False) as (folder, name):
@@ -111,7 +111,7 @@ class Destination(GivenFiles):
         for row in others:
             twin = f"{path}-twin"
             try:
-                copy_file(path, twin)
+                copy_file(path, twin, 0o600)
                 self._install(twin, row)
             finally:
                 remove_quietly(twin)
@@ -187,16 +187,3 @@ def open_folder(name: bytes, parent: int) -> int:
             shown = name.decode("utf-8", "replace")
             raise VerbError("CC-COPY-003", f"{shown} is not a directory") from None
         raise
-
-
-def copy_file(source: str, target: str) -> None:
-    """Copy a file to a new name."""
-    from_fd = os.open(source, OPEN_FILE)
-    try:
-        to_fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            copy_content(from_fd, to_fd, os.fsencode(target))
-        finally:
-            os.close(to_fd)
-    finally:
-        os.close(from_fd)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from typing import Any, Callable, List, Set
+from typing import Any, List, Set
 
-from ...protocol.manifest import ManifestError, TreeEntry, encode_name, parents, parse_manifest
+from ...protocol.manifest import ManifestError, TreeEntry, decode_name, encode_name, parents, parse_manifest
 from ..runtime.stream import DISK_ERRORS, VerbError
-from .store import CHUNK, Store, hash_file, write_all
+from .store import CHUNK, Path, Step, Store, hash_file, ignore_step, list_entries, write_all
 
 FICLONE = 0x40049409
 SMALL_FILE = 1 << 18  # bytes; below, one read and one write are the fastest copy
@@ -23,61 +23,44 @@ def parse_rows(raw: Any) -> List[TreeEntry]:
         raise VerbError("CC-SYNC-007", str(error)) from None
 
 
-class Layout:
-    """Lays a tree out in a new directory; links come last, so that nothing is written through one."""
+def lay_out(store: Store, target: bytes, rows: List[TreeEntry], step: Step = ignore_step) -> None:
+    """Create a directory with a tree in it; links come last, so that nothing is written through one.
 
-    def __init__(self, store: Store, target: bytes, step: Callable[[], None]) -> None:
-        self.store = store
-        self.target = target
-        self._step = step
-        self._folders: Set[str] = set()
-        self._reflink = True
+    An OSError names the file.
+    """
+    os.mkdir(target, 0o700)
+    made: Set[str] = set()
+    for row in sorted(rows, key=lambda row: row.kind == "link"):
+        step()
+        for folder in [*parents(row.path), *([row.path] if row.kind == "dir" else [])]:
+            if folder not in made:
+                os.mkdir(os.path.join(target, encode_name(folder)), 0o755)
+                made.add(folder)
+        path = os.path.join(target, encode_name(row.path))
+        if row.kind == "link":
+            os.symlink(encode_name(row.content), path)
+        elif row.kind == "file":
+            copy_file(store.path(row.content), path, row.mode)
 
-    def make(self, rows: List[TreeEntry]) -> None:
-        """Create the directory and everything in it; an OSError names the file."""
-        os.mkdir(self.target, 0o700)
-        for row in sorted(rows, key=lambda row: row.kind == "link"):
-            self._step()
-            path = os.path.join(self.target, encode_name(row.path))
-            self._make_parents(row.path)
-            if row.kind == "dir":
-                self._make_folder(row.path)
-            elif row.kind == "link":
-                os.symlink(encode_name(row.content), path)
-            else:
-                self._copy(self.store.path(row.content), path, row.mode)
 
-    def _make_parents(self, path: str) -> None:
-        for parent in parents(path):
-            self._make_folder(parent)
-
-    def _make_folder(self, path: str) -> None:
-        if path not in self._folders:
-            os.mkdir(os.path.join(self.target, encode_name(path)), 0o755)
-            self._folders.add(path)
-
-    def _copy(self, source: str, path: bytes, mode: int) -> None:
-        from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def copy_file(source: str, target: Path, mode: int) -> None:
+    """Copy a file to a new name; where the file system can, both share their blocks."""
+    from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        to_fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
-            to_fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             try:
-                if not (self._reflink and self._clone(from_fd, to_fd)):
-                    copy_content(from_fd, to_fd, path)
-                os.fchmod(to_fd, mode)
-            finally:
-                os.close(to_fd)
+                fcntl.ioctl(to_fd, FICLONE, from_fd)
+            except OSError:
+                copy_content(from_fd, to_fd, target)
+            os.fchmod(to_fd, mode)
         finally:
-            os.close(from_fd)
-
-    def _clone(self, from_fd: int, to_fd: int) -> bool:
-        try:
-            fcntl.ioctl(to_fd, FICLONE, from_fd)
-        except OSError:
-            self._reflink = False
-        return self._reflink
+            os.close(to_fd)
+    finally:
+        os.close(from_fd)
 
 
-def copy_content(from_fd: int, to_fd: int, path: bytes) -> None:
+def copy_content(from_fd: int, to_fd: int, path: Path) -> None:
     """Copy by the kernel where it can, else by hand; an OSError names the file."""
     size = os.fstat(from_fd).st_size
     copied = 0 if size <= SMALL_FILE else _copy_in_kernel(from_fd, to_fd, size, path)
@@ -88,7 +71,7 @@ def copy_content(from_fd: int, to_fd: int, path: bytes) -> None:
         data = os.read(from_fd, CHUNK)
 
 
-def _copy_in_kernel(from_fd: int, to_fd: int, size: int, path: bytes) -> int:
+def _copy_in_kernel(from_fd: int, to_fd: int, size: int, path: Path) -> int:
     copied = 0
     copy = getattr(os, "copy_file_range", None)
     try:
@@ -103,19 +86,18 @@ def _copy_in_kernel(from_fd: int, to_fd: int, size: int, path: bytes) -> int:
     return copied
 
 
-def read_tree(root: bytes, step: Callable[[], None]) -> List[TreeEntry]:
+def read_tree(root: bytes, step: Step = ignore_step) -> List[TreeEntry]:
     """Read a tree from the disk, every file hashed; what a manifest cannot hold gets kind `other`."""
     rows = []  # type: List[TreeEntry]
     folders = [""]
     while folders:
         folder = folders.pop()
-        with os.scandir(os.path.join(root, encode_name(folder))) as scanner:
-            entries = list(scanner)
+        entries = list_entries(os.path.join(root, encode_name(folder)), strict=True)
         if folder and not entries:
             rows.append(TreeEntry(folder, "dir", 0, "", 0))
         for entry in entries:
             step()
-            path = folder + "/" + _decode_name(entry.name) if folder else _decode_name(entry.name)
+            path = folder + "/" + decode_name(entry.name) if folder else decode_name(entry.name)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(path)
             else:
@@ -123,23 +105,11 @@ def read_tree(root: bytes, step: Callable[[], None]) -> List[TreeEntry]:
     return rows
 
 
-def _decode_name(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
-
-
 def _read_row(path: str, entry: Any) -> TreeEntry:
     if entry.is_symlink():
-        return TreeEntry(path, "link", 0, _decode_name(os.readlink(entry.path)), 0)
+        return TreeEntry(path, "link", 0, decode_name(os.readlink(entry.path)), 0)
     status = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(status.st_mode):
         return TreeEntry(path, "other", 0, "", 0)
     mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
     return TreeEntry(path, "file", mode, hash_file(entry.path), status.st_size)
-
-
-def remove_tree_quietly(root: bytes) -> None:
-    """Remove a directory and all in it, if it is there and as far as that is possible."""
-    if os.path.lexists(root):
-        import shutil
-
-        shutil.rmtree(root, ignore_errors=True)

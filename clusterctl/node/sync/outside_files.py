@@ -11,12 +11,12 @@ import re
 import stat
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import parse_rows
 from ..state.workdir import read_bytes
-from .store import hash_file
+from .store import Step, hash_file, ignore_step, list_entries
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import OutsideSummary
@@ -65,14 +65,14 @@ def read_sent(rundir: str) -> Optional[SentTree]:
         return None
 
 
-def find_outside(rundir: str, sent: Optional[SentTree], step: Callable[[], None]) -> Iterator[OutsideFile]:
+def find_outside(rundir: str, sent: Optional[SentTree], step: Step) -> Iterator[OutsideFile]:
     """Walk a run's code for what was not sent or was changed, and follow no link; without `sent` that is all."""
     root = os.fsencode(RunPaths(rundir).code)
     hash_budget = MOST_HASHED
     folders = [b""]
     while folders:
         folder = folders.pop()
-        for entry in _scan(os.path.join(root, folder)):
+        for entry in list_entries(os.path.join(root, folder)):
             step()
             path = os.path.join(folder, entry.name)
             if IGNORED.match(entry.name) and (sent is None or path not in sent.rows):
@@ -97,7 +97,7 @@ class _TooManyError(Exception):
     """The walk has seen more than it may."""
 
 
-def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[OutsideSummary]:
+def summarise(rundir: str, step: Step = ignore_step) -> Optional[OutsideSummary]:
     """Count the files and name some, those at the top first, for what lies deeper may be a data set's; None if unknown.
 
     `more`: there are too many to count.
@@ -121,9 +121,3 @@ def summarise(rundir: str, step: Callable[[], None] = lambda: None) -> Optional[
     names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, _, path in sorted(files)[:MOST_NAMED]]
     total = -sum(size for _, size, _ in files)
     return {"files": len(files), "bytes": total, "names": names, "more": budget[0] < 0}
-
-
-def _scan(folder: bytes) -> List[Any]:
-    with suppress(OSError), os.scandir(folder) as scanner:
-        return sorted(scanner, key=lambda entry: entry.name)
-    return []

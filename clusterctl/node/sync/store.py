@@ -1,6 +1,4 @@
-"""Contents by hash; removal of trees.
-
-File contents by hash, shared by all runs of a work directory, also when several nodes share it.
+"""File contents by hash, shared by all runs of a work directory, also when nodes share it; and the removal of trees.
 
 Nothing is flushed to the disk: what a power cut damages is found when it is copied, since every copy is hashed, and is
 asked for again.
@@ -8,26 +6,39 @@ asked for again.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import stat
 import time
 from contextlib import suppress
-from types import TracebackType
-from typing import Callable, Dict, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import VerbError
 from ..state.workdir import NEW_FILE_FLAGS, make_below, make_private
 
+CHUNK = 1 << 20
+STALE = 86400.0  # seconds after which an unfinished file of a broken transfer is swept
+USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
+
+Sha = str
+Path = Union[str, bytes]
 OnError = Callable[[str, OSError], None]
+Step = Callable[[], None]  # counts a piece of work, so that a client sees that it goes on
 GONE = (errno.ENOENT, errno.ESTALE)  # on a file system that machines share another one may remove it as well
 
 
-def remove_tree(root: str, step: Callable[[], None], on_error: OnError) -> None:
-    """Remove a directory with all in it and follow no link; `step` counts, `on_error` gets what could not be removed.
+def ignore_step() -> None:
+    """Count nothing: the progress is not shown."""
+
+
+def ignore_error(path: str, error: OSError) -> None:
+    """Leave what cannot be removed; `clean` tries again."""
+
+
+def remove_tree(root: str, step: Step = ignore_step, on_error: OnError = ignore_error) -> None:
+    """Remove a directory with all in it and follow no link; `on_error` gets what could not be removed.
 
     Others may remove it at the same time: what is gone is as good as removed.
     """
@@ -44,7 +55,7 @@ def remove_tree(root: str, step: Callable[[], None], on_error: OnError) -> None:
         report_unless_gone(root, error)
 
 
-def _empty(root: str, step: Callable[[], None], on_error: OnError) -> None:
+def _empty(root: str, step: Step, on_error: OnError) -> None:
     for folder, folders, files, folder_fd in os.fwalk(root, topdown=False):
         for name in files + folders:
             step()
@@ -54,7 +65,7 @@ def _empty(root: str, step: Callable[[], None], on_error: OnError) -> None:
                 on_error(os.path.join(folder, name), error)
 
 
-def make_writable(root: str, step: Callable[[], None]) -> None:
+def make_writable(root: str, step: Step) -> None:
     """Make every directory of ours writable: without that its entries cannot be removed."""
     grant_owner_access(root)
     for folder, folders, _ in os.walk(root):
@@ -77,14 +88,6 @@ def remove_name(name: str, folder_fd: int) -> None:
         os.unlink(name, dir_fd=folder_fd)
     except IsADirectoryError:
         os.rmdir(name, dir_fd=folder_fd)
-
-
-CHUNK = 1 << 20
-STALE = 86400.0  # seconds after which an unfinished file of a broken transfer is swept
-USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
-
-Sha = str
-Path = Union[str, bytes]
 
 
 class Incoming:
@@ -137,12 +140,7 @@ class Store:
         self._remove_stale()
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.abandon()
 
     def path(self, sha: Sha) -> str:
@@ -157,7 +155,7 @@ class Store:
             return False
         is_stored = stat.S_ISREG(status.st_mode) and status.st_size == size
         if is_stored and time.time() - status.st_mtime > USED_EVERY:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.utime(self.path(sha))
         return is_stored
 
@@ -207,7 +205,7 @@ class Store:
         oldest = time.time() - STALE
         with os.scandir(self.incoming_folder) as scanner:
             for entry in scanner:
-                with contextlib.suppress(FileNotFoundError):  # another sync has just given it its name
+                with suppress(FileNotFoundError):  # another sync has just given it its name
                     if entry.stat(follow_symlinks=False).st_mtime < oldest:
                         remove_quietly(entry.path)
 
@@ -222,12 +220,12 @@ def write_all(descriptor: int, data: bytes, path: Path) -> None:
         raise OSError(error.errno, error.strerror, path) from None
 
 
-def hash_file(path: Path, step: Callable[[], None] = lambda: None) -> Sha:
+def hash_file(path: Path, step: Step = ignore_step) -> Sha:
     """Hash a regular file, counting the pieces; a link in its place is an OSError."""
     return hash_and_measure(path, step)[0]
 
 
-def hash_and_measure(path: Path, step: Callable[[], None]) -> Tuple[Sha, int]:
+def hash_and_measure(path: Path, step: Step) -> Tuple[Sha, int]:
     """Hash a regular file, counting the pieces; returns how long it was, too."""
     digest, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -243,7 +241,18 @@ def hash_and_measure(path: Path, step: Callable[[], None]) -> Tuple[Sha, int]:
         os.close(descriptor)
 
 
+def list_entries(folder: Any, *, strict: bool = False) -> List[Any]:
+    """List a directory in order; without `strict`, nothing if it is gone or closed."""
+    try:
+        with os.scandir(folder) as scanner:
+            return sorted(scanner, key=lambda entry: entry.name)
+    except OSError:
+        if strict:
+            raise
+        return []
+
+
 def remove_quietly(path: str) -> None:
     """Remove a file that may be gone already."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.unlink(path)

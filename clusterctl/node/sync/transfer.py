@@ -17,8 +17,9 @@ import threading
 import time
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.manifest import TreeEntry
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
 from ..runtime.connections import (
     AuthenticatingCaller,
@@ -33,7 +34,7 @@ from ..runtime.connections import (
 )
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Frame, Stream, VerbError
-from .store import Store
+from .store import Step, Store
 
 if TYPE_CHECKING:
     from ...protocol.messages.copying import Offer, Source
@@ -50,6 +51,7 @@ MOST_PENDING = 32  # that have proved nothing yet; one more, and the oldest of t
 LOWEST_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
 GRACE = 30.0  # seconds beyond that
 LONGEST_LINE = 1024
+LARGEST_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
 PART = 1 << 20
 SMALL_CONTENT = 1 << 16  # bytes; smaller contents travel together
 GROUP_BYTES = 1 << 19
@@ -79,6 +81,15 @@ class Provider:
         )
         self.port = self._listener.port
         threading.Thread(target=self._listen, daemon=True).start()
+
+    def serve_until_hangup(self, stream: Stream) -> None:
+        """Send contents until the client hangs up."""
+        try:
+            stream.receive(PROVIDE_LIMIT)
+        except TimeoutError:
+            pass
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Listen no more; what is under way ends with the process."""
@@ -119,6 +130,19 @@ class Provider:
             send_contents(stream.send, self._store, hashes)
 
 
+def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Optional[Provider]:
+    """Begin to give the contents of a tree, if that is asked for and can be."""
+    try:
+        return Provider(store, content_sizes(rows), offer) if offer else None
+    except OSError:
+        return None  # others have it from elsewhere
+
+
+def content_sizes(rows: List[TreeEntry]) -> Dict[str, int]:
+    """Return the size of every content of a tree."""
+    return {row.content: row.size for row in rows if row.kind == "file"}
+
+
 def time_limit(sizes: Iterable[int]) -> float:
     """Return the seconds that contents of these sizes may take."""
     return sum(sizes) / LOWEST_RATE + GRACE
@@ -129,8 +153,7 @@ def receive(
     sizes: Dict[str, int],
     missing: Set[str],
     provider: Source,
-    unpack: Callable[[Dict[str, Any], bytes], Iterator[Tuple[str, bytes, bool]]],
-    step: Callable[[], None],
+    step: Step,
 ) -> str:
     """Take what is missing from a provider; gives what went wrong, if anything; `missing` keeps what did not come.
 
@@ -139,7 +162,7 @@ def receive(
     try:
         for header, body in _frames_from(provider, missing, sizes):
             try:
-                parts = list(unpack(header, body))
+                parts = list(unpack_contents(header, body))
             except (zlib.error, ValueError) as error:
                 raise TransferError(f"what it sent cannot be read: {error}") from None
             for sha, data, last in parts:
@@ -157,6 +180,30 @@ def receive(
         store.abandon()
         return str(error) if missing else ""
     return ""
+
+
+def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
+    """Unpack one frame into (sha256, data, whether the content is complete with it); ValueError if it is none."""
+    fields = Untrusted(header)
+    if "blobs" in fields:
+        data, position = memoryview(decompress(body)), 0
+        for row in fields.rows("blobs", fields.length("blobs")):
+            size = row.integer(1, 0, len(data) - position)
+            if size is None:
+                raise ValueError("a content of an impossible size")
+            yield row.text(0), bytes(data[position : position + size]), True
+            position += size
+    elif "blob" in fields:
+        yield fields.text("blob"), decompress(body), fields.choice("last") is not False
+
+
+def decompress(body: bytes) -> bytes:
+    """Decompress one frame's contents; zlib.error beyond MOST, which no sender of ours comes near."""
+    decompressor = zlib.decompressobj()
+    data = decompressor.decompress(body, LARGEST_FRAME)
+    if decompressor.unconsumed_tail or not decompressor.eof:
+        raise zlib.error("more data than one frame may hold")
+    return data
 
 
 def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:

@@ -33,7 +33,7 @@ from ..state.run_record import (
 from ..state.temp_dirs import PREFIX, remove_all
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise
-from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tree
+from ..sync.store import Step, grant_owner_access, list_entries, remove_quietly, remove_tree
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
@@ -46,105 +46,6 @@ if TYPE_CHECKING:
         StoredRun,
         Unused,
     )
-
-
-class EnvironmentCleaner:
-    """Those that were last used more than `unused` seconds ago; `tags` gives those of living processes."""
-
-    def __init__(
-        self, workdir: str, unused: float, tags: Callable[[], Set[str]], step: Callable[[], None]
-    ) -> None:
-        self._workdir = workdir
-        self._tags = tags
-        self._unused = unused
-        self._step = step
-
-    def find_unused(self) -> Iterator[Tuple[str, int]]:
-        """Yield each that could go, and the bytes in it."""
-        in_use = self._contents_in_use()
-        for folder in sorted(list_entries(WorkdirPaths(self._workdir).environments)):
-            size = self._measure(folder) if self._is_old(folder) else None
-            begin = os.path.basename(folder).partition("-")[0]
-            if size is not None and not any(content.startswith(begin) for content in in_use):
-                yield folder, size
-
-    def remove(self, on_error: OnError) -> Tuple[int, int]:
-        """Remove them, each out of sight in one step; gives how many went, and their bytes."""
-        count = size = 0
-        for folder, folder_size in list(self.find_unused()):
-            if not self._is_old(folder):
-                continue  # used since it was found
-            trash_path = os.path.join(make_private(WorkdirPaths(self._workdir).trash), os.urandom(8).hex())
-            try:
-                grant_owner_access(folder)
-                os.rename(folder, trash_path)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                on_error(folder, error)
-                continue
-            if not self._is_old(trash_path):
-                os.rename(trash_path, folder)  # somebody has just found it
-                continue
-            remove_tree(trash_path, self._step, on_error)
-            count, size = count + 1, size + folder_size
-        return count, size
-
-    def _contents_in_use(self) -> Set[str]:
-        """Name the contents that runs use which live, or perhaps live elsewhere, or of which a process is left."""
-        contents = set()
-        tags = self._tags()
-        for rundir in run_dirs(self._workdir, None, None):
-            spec = read_spec(rundir)
-            setup = Untrusted(spec).record("setup")
-            if spec is None or not setup:
-                continue
-            state = resolve_state(rundir)
-            may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
-            if may_be_live or any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
-                contents.add(setup.text("content"))
-        return contents
-
-    def _is_old(self, folder: str) -> bool:
-        """Whether it was not used for long: the file that says that it is complete is as old as its last use."""
-        newest = 0.0
-        for path in (*list_entries(folder, include_files=True), folder):
-            with suppress(OSError):
-                status = os.lstat(path)
-                if status.st_uid != os.geteuid():
-                    return False
-                if stat.S_ISREG(status.st_mode) or (path == folder and not newest):
-                    newest = max(newest, status.st_mtime)
-        return time.time() - newest > self._unused
-
-    def _measure(self, root: str) -> Optional[int]:
-        """Add up what lies below; None if it is gone, or some of it is another account's or on another file system."""
-        size, folders = 0, [root]
-        try:
-            root_status = os.lstat(root)
-        except OSError:
-            return None
-        while folders:
-            for path in list_entries(folders.pop(), include_files=True):
-                self._step()
-                with suppress(OSError):
-                    status = os.lstat(path)
-                    if (status.st_dev, status.st_uid) != (root_status.st_dev, os.geteuid()):
-                        return None
-                    size += status.st_size
-                    if stat.S_ISDIR(status.st_mode):
-                        folders.append(path)
-        return size
-
-
-def list_entries(folder: str, *, include_files: bool = False) -> Iterator[str]:
-    """List the directories in a directory that may be gone; nothing if it is a link."""
-    with suppress(OSError):
-        if not os.path.islink(folder):
-            with os.scandir(folder) as scanner:
-                yield from (
-                    entry.path for entry in scanner if include_files or entry.is_dir(follow_symlinks=False)
-                )
 
 
 DAY = 86400.0
@@ -200,13 +101,12 @@ def open_existing_workdir(text: str) -> Optional[str]:
 class Cleaner:
     """What can be removed of a work directory, by whom it is not used."""
 
-    def __init__(self, workdir: str, request: CleanRequest, step: Callable[[], None]) -> None:
+    def __init__(self, workdir: str, request: CleanRequest, step: Step) -> None:
         self.workdir = workdir
         self._node = str(request["node"])
         self._unused = max(DAY, float(request["unused"]))
         self._payload = str(request["payload"])
         self._step = step
-        self._environments = EnvironmentCleaner(workdir, self._unused, lambda: find_live_tags(workdir), step)
 
     def find(self) -> Cleanable:
         """Describe what could go."""
@@ -215,7 +115,7 @@ class Cleaner:
             "runs": self.list_runs(find_live_tags(self.workdir)),
             "store": count_unused(self._contents()),
             "payloads": count_unused(self._payloads()),
-            "environments": count_unused(self._environments.find_unused()),
+            "environments": count_unused(self._environments()),
         }
 
     def list_runs(self, tags: Set[str]) -> List[StoredRun]:
@@ -285,6 +185,34 @@ class Cleaner:
                     if file.name.startswith("payload") and file.name.endswith((".zip", ".new")):
                         yield from self._if_old(file.path)
 
+    def _environments(self) -> Iterator[Tuple[str, int]]:
+        """Yield environments that were not used for long, and that no run needs which lives, or may live elsewhere."""
+        contents, tags = set(), find_live_tags(self.workdir)
+        for rundir in run_dirs(self.workdir, None, None):
+            content = Untrusted(read_spec(rundir)).record("setup").text("content")
+            if content and (may_be_live(resolve_state(rundir)) or has_processes([rundir], tags)):
+                contents.add(content)
+        for entry in scan(WorkdirPaths(self.workdir).environments):
+            begin = entry.name.partition("-")[0]
+            is_needed = any(content.startswith(begin) for content in contents)
+            if entry.is_dir(follow_symlinks=False) and not is_needed and self._is_old_environment(entry.path):
+                with suppress(FileNotFoundError):
+                    size, _, blocked = self._measure(entry.path)
+                    if not blocked:
+                        yield entry.path, size
+
+    def _is_old_environment(self, folder: str) -> bool:
+        """Whether it was not used for long: the file that says that it is complete is as old as its last use."""
+        newest = 0.0
+        for path in (*(entry.path for entry in scan(folder)), folder):
+            with suppress(OSError):
+                status = os.lstat(path)
+                if status.st_uid != os.geteuid():
+                    return False
+                if stat.S_ISREG(status.st_mode) or (path == folder and not newest):
+                    newest = max(newest, status.st_mtime)
+        return time.time() - newest > self._unused
+
     def may_need_payload(self) -> bool:
         """Whether a run lives here or elsewhere, or waits in the queue of a Slurm cluster."""
         rundirs = list(run_dirs(self.workdir, None, None))
@@ -313,10 +241,10 @@ class Cleaner:
                 continue
             report["runs"] += 1
             report["bytes"] += size
-        self._empty_trash(report)
         remove_all(PREFIX)
         if request["rest"]:
             self._remove_rest(report)
+        self._empty_trash(report)
         return report
 
     def remove_run(self, rundir: str, tags: Set[str]) -> int:
@@ -340,23 +268,26 @@ class Cleaner:
             raise VerbError("CC-CLEAN-002", "it may be running on another machine")
         if stored_run["blocked"]:
             raise VerbError("CC-CLEAN-002", stored_run["blocked"])
-        grant_owner_access(folder)  # without it, it cannot be moved
-        os.rename(folder, os.path.join(make_private(WorkdirPaths(self.workdir).trash), os.urandom(8).hex()))
+        self._move_to_trash(folder)
         return int(stored_run["bytes"])
 
-    def _empty_trash(self, report: CleanReport) -> None:
-        for entry in scan(WorkdirPaths(self.workdir).trash):
-            self._step()
-            if entry.is_dir(follow_symlinks=False):
-                remove_tree(entry.path, self._step, self._error_recorder(report))
-            else:
-                remove_quietly(entry.path)
+    def _move_to_trash(self, folder: str) -> str:
+        """Take a folder out of sight in one step; returns where it is."""
+        path = os.path.join(make_private(WorkdirPaths(self.workdir).trash), os.urandom(8).hex())
+        grant_owner_access(folder)  # without it, it cannot be moved
+        os.rename(folder, path)
+        return path
 
-    def _error_recorder(self, report: CleanReport) -> OnError:
+    def _empty_trash(self, report: CleanReport) -> None:
         def on_error(path: str, error: OSError) -> None:
             report["failed"].append([path, error.strerror or str(error)])
 
-        return on_error
+        for entry in scan(WorkdirPaths(self.workdir).trash):
+            self._step()
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(entry.path, self._step, on_error)
+            else:
+                remove_quietly(entry.path)
 
     def _remove_rest(self, report: CleanReport) -> None:
         for path, size in [*self._contents(), *self._payloads()]:
@@ -369,9 +300,20 @@ class Cleaner:
             if os.path.basename(path).startswith("payload"):
                 with suppress(OSError):
                     os.rmdir(os.path.dirname(path))
-        count, size = self._environments.remove(self._error_recorder(report))
-        report["environments"] = count
-        report["bytes"] += size
+        report["environments"] = 0
+        for folder, size in list(self._environments()):
+            try:
+                moved = self._move_to_trash(folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                report["failed"].append([folder, error.strerror or str(error)])
+                continue
+            if not self._is_old_environment(moved):
+                os.rename(moved, folder)  # a run has just found it
+                continue
+            report["environments"] += 1
+            report["bytes"] += size
 
 
 def count_unused(found: Iterator[Tuple[str, int]]) -> Unused:
@@ -419,10 +361,4 @@ def find_live_tags(workdir: str) -> Set[str]:
 
 def scan(folder: str) -> List[Any]:
     """List a directory that may be gone; nothing if it is a link, which leads to what is not ours to remove."""
-    try:
-        if os.path.islink(folder):
-            return []
-        with os.scandir(folder) as scanner:
-            return list(scanner)
-    except OSError:
-        return []
+    return [] if os.path.islink(folder) else list_entries(folder)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple, cast
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple, cast
 
 from ...protocol.manifest import TreeEntry, tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths, part_name
@@ -25,17 +25,16 @@ from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import DISK_ERRORS, Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically
-from ..sync.layout import Layout, parse_rows, read_tree, remove_tree_quietly
-from ..sync.store import Store
+from ..sync.layout import lay_out, parse_rows, read_tree
+from ..sync.store import Store, remove_tree
+from ..sync.transfer import content_sizes, receive, start_provider, unpack_contents
 
 if TYPE_CHECKING:
-    from ...protocol.messages.copying import Offer, Source
+    from ...protocol.messages.copying import Source
     from ...protocol.messages.verbs import PlainClientFrame, SyncRequest, TreeSummary
-    from ..sync.transfer import Provider
 
 ATTEMPTS = 3
 MOST_NAMED = 10
-LARGEST_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
 
 
 def run(request: SyncRequest, stream: Stream) -> None:
@@ -74,31 +73,7 @@ def serve(request: SyncRequest, stream: Stream) -> None:
                 break
         heartbeat.send(summarise_tree(rows, written))
         if provider is not None:
-            serve_until_hangup(provider, stream)
-
-
-def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Optional[Provider]:
-    """Begin to give the contents of this tree, if that is wished and can be."""
-    if not offer:
-        return None
-    from ..sync.transfer import Provider
-
-    try:
-        return Provider(store, content_sizes(rows), offer)
-    except OSError:
-        return None  # others have it from elsewhere
-
-
-def serve_until_hangup(provider: Provider, stream: Stream) -> None:
-    """Send contents until the client hangs up."""
-    from ..sync.transfer import PROVIDE_LIMIT
-
-    try:
-        stream.receive(PROVIDE_LIMIT)
-    except TimeoutError:
-        pass
-    finally:
-        provider.close()
+            provider.serve_until_hangup(stream)
 
 
 def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
@@ -159,17 +134,10 @@ def receive_from_provider(
     provider: Source, store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
 ) -> bool:
     """Take what is missing from another node; tell what did not come, and why."""
-    from ..sync.transfer import receive
-
-    problem = receive(store, sizes, missing, provider, unpack_contents, heartbeat.step)
+    problem = receive(store, sizes, missing, provider, heartbeat.step)
     if problem:
         heartbeat.send({"missing": sorted(missing), "source_problem": problem})
     return not problem
-
-
-def content_sizes(rows: List[TreeEntry]) -> Dict[str, int]:
-    """Return the size of every content of a tree."""
-    return {row.content: row.size for row in rows if row.kind == "file"}
 
 
 def find_missing(store: Store, sizes: Dict[str, int], heartbeat: Heartbeat) -> Set[str]:
@@ -190,30 +158,6 @@ def unpack_frame(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, 
         raise VerbError("CC-SYNC-009", f"a file changed in transfer: {error}") from None
 
 
-def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
-    """Unpack one frame into (sha256, data, whether the content is complete with it); ValueError if it is none."""
-    fields = Untrusted(header)
-    if "blobs" in fields:
-        data, position = memoryview(decompress(body)), 0
-        for row in fields.rows("blobs", fields.length("blobs")):
-            size = row.integer(1, 0, len(data) - position)
-            if size is None:
-                raise ValueError("a content of an impossible size")
-            yield row.text(0), bytes(data[position : position + size]), True
-            position += size
-    elif "blob" in fields:
-        yield fields.text("blob"), decompress(body), fields.choice("last") is not False
-
-
-def decompress(body: bytes) -> bytes:
-    """Decompress one frame's contents; zlib.error beyond MOST, which no sender of ours comes near."""
-    decompressor = zlib.decompressobj()
-    data = decompressor.decompress(body, LARGEST_FRAME)
-    if decompressor.unconsumed_tail or not decompressor.eof:
-        raise zlib.error("more data than one frame may hold")
-    return data
-
-
 def write_code(
     store: Store, rows: List[TreeEntry], packed: bytes, rundir: bytes, heartbeat: Heartbeat
 ) -> List[TreeEntry]:
@@ -230,7 +174,7 @@ def write_code(
         raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already with other contents")
     temporary = code + b"." + os.urandom(8).hex().encode()
     try:
-        Layout(store, temporary, heartbeat.step).make(rows)
+        lay_out(store, temporary, rows, heartbeat.step)
         written = read_tree(temporary, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
             write_atomically(paths.manifest, packed)
@@ -238,7 +182,7 @@ def write_code(
     except FileNotFoundError:
         written = []  # a stored content vanished meanwhile: look again what is missing
     finally:
-        remove_tree_quietly(temporary)
+        remove_tree(os.fsdecode(temporary), heartbeat.step)
     return written
 
 

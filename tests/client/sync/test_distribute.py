@@ -24,7 +24,7 @@ from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
 from clusterctl.errors import ClusterctlError
-from clusterctl.node.verbs import sync
+from clusterctl.node.sync import transfer
 
 SIZE = 3_000_000
 LINGER = 0.3  # seconds that a node is dead before the kernel reports it
@@ -243,7 +243,7 @@ def test_a_frame_that_unpacks_without_end_is_refused() -> None:
     bomb = zlib.compress(bytes(64 << 20))
     for header in ({"blob": "a" * 64}, {"blobs": [["a" * 64, 64 << 20]]}):
         with pytest.raises(zlib.error, match="more data"):
-            list(sync.unpack_contents(header, bomb))
+            list(transfer.unpack_contents(header, bomb))
 
 
 def test_a_node_that_has_all_gives_at_once(made: Callable[..., Nodes]) -> None:

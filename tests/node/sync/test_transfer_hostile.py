@@ -19,8 +19,7 @@ from hostile.giver import Deed, Giver, knock, send
 from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.sync import transfer
 from clusterctl.node.sync.store import Store
-from clusterctl.node.sync.transfer import time_limit
-from clusterctl.node.verbs.sync import LARGEST_FRAME, unpack_contents
+from clusterctl.node.sync.transfer import LARGEST_FRAME, time_limit
 from clusterctl.protocol.frames import encode_frame
 
 TOKEN = "ab" * 32
@@ -126,9 +125,7 @@ def test_a_hostile_giver_is_left(
     (tmp_path / "work").mkdir(mode=0o700)
     missing, began = {SHA}, time.monotonic()
     with Store(str(tmp_path / "work")) as store:
-        problem = transfer.receive(
-            store, {SHA: len(DATA)}, missing, giver.where, unpack_contents, lambda: None
-        )
+        problem = transfer.receive(store, {SHA: len(DATA)}, missing, giver.where, lambda: None)
         left = [path for path in (tmp_path / "work" / "store").rglob("*") if path.is_file()]
 
     assert why in problem
@@ -154,10 +151,7 @@ class Giving:
         """Return whether an honest taker gets what it needs."""
         folder.mkdir(mode=0o700)
         with Store(str(folder)) as store:
-            return (
-                transfer.receive(store, {SHA: len(DATA)}, {SHA}, self.where, unpack_contents, lambda: None)
-                == ""
-            )
+            return transfer.receive(store, {SHA: len(DATA)}, {SHA}, self.where, lambda: None) == ""
 
 
 def read_all(conn: socket.socket) -> list[Any]:
