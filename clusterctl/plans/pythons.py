@@ -1,4 +1,4 @@
-"""Which Python of each node has torch, so that all have the same; nodes report them (node/probe/pythons.py)."""
+"""Which Python of each node has torch, so that all have the same; nodes report them (node/verbs/machine/pythons.py)."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ EXCEPTIONS = {
     ("node/supervise/stages.py", "setup.log"),
     ("node/supervise/stages.py", "code"),
     ("node/state/environments.py", "bin"),  # of an environment
-    ("node/probe/pythons.py", "bin"),  # of an environment of the user's
-    ("node/probe/pythons.py", "envs"),  # conda's
+    ("node/verbs/machine/pythons.py", "bin"),  # of an environment of the user's
+    ("node/verbs/machine/pythons.py", "envs"),  # conda's
     ("plans/export/bash.py", "outputs"),  # of a script that runs without a work directory of ours
 }
 

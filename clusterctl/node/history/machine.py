@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ...protocol.run_paths import RunPaths
-from ..probe.questions import list_folder
-from ..probe.utilization import parse_memory, parse_processors
+from ..probe.questions import list_folder, read_memory
+from ..probe.utilization import parse_processors
 from .gpus import Gpus
 from .ring import INTERVAL, MOST_COLUMNS, NAN, RingSet
 
@@ -99,7 +99,7 @@ class MachineSampler:
 
     def about(self) -> Dict[str, object]:
         """Return what does not change."""
-        memory = parse_memory(self._files.read(MEMORY).decode("ascii", "replace"))
+        memory = read_memory(self._files.read(MEMORY).decode("ascii", "replace"))
         return {"cores": os.cpu_count(), "memory": memory.get("MemTotal")}
 
     def sample(self, ranks: Mapping[int, int]) -> Dict[Column, float]:
@@ -123,7 +123,7 @@ class MachineSampler:
             values["node", "", "cpu"] = (ticks[0] - before[0]) / (ticks[1] - before[1])
 
     def _sample_memory(self, values: Dict[Column, float]) -> None:
-        memory = parse_memory(self._text(MEMORY))
+        memory = read_memory(self._text(MEMORY))
         if "MemTotal" in memory:
             free = memory.get("MemAvailable", memory.get("MemFree", 0))
             values["node", "", "memory"] = memory["MemTotal"] - free

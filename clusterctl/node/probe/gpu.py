@@ -9,11 +9,23 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ...protocol.messages.facts import Gpu, GpuHealth, GpuProcess, Gpus, GpuState, Xid
-from .nvidia_smi import find, query, read_rows
+from .nvidia_smi import APPS, BUSY_MEMORY, describe_user, find, query, read_apps, read_rows
 from .questions import list_folder, read_text
 
 SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
 APPS_LIMIT = 2.0  # the same, once it has answered
+XML_LIMIT = 5.0  # seconds; it asks each GPU for everything, and may take a second
+LINK_LIMIT = 2.0
+MOST_XIDS = 64  # reported, the newest
+KERNEL_LOG = "/dev/kmsg"
+LONGEST_LOG = 0.5  # seconds to read it
+XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?")
+SLOWDOWN_REASONS = {
+    "hw_slowdown": "hardware slowdown",
+    "hw_thermal_slowdown": "too hot",
+    "sw_thermal_slowdown": "too hot",
+    "hw_power_brake_slowdown": "power brake",
+}
 
 BASIC = {
     "index": "index",
@@ -50,8 +62,6 @@ def gpus() -> Gpus:
 
 
 def _users_of(smi: str, devices: Tuple[Gpu, ...]) -> Tuple[GpuProcess, ...]:
-    from .nvidia_smi import APPS, BUSY_MEMORY, read_apps  # not for nodes without GPUs
-
     if not any((device.memory_used or 0) > BUSY_MEMORY for device in devices):
         return ()
     text, code = query([smi, *APPS], APPS_LIMIT)
@@ -60,8 +70,6 @@ def _users_of(smi: str, devices: Tuple[Gpu, ...]) -> Tuple[GpuProcess, ...]:
 
 def openers(devices: Tuple[Gpu, ...]) -> Iterator[GpuProcess]:
     """Name processes that have a GPU open, as far as this account may see: nvidia-smi shows memory without them."""
-    from .nvidia_smi import describe_user
-
     names = {"/dev/nvidia%s" % device.index: device.uuid for device in devices}
     for folder in list_folder("/proc", "[0-9]*"):
         open_files = {link_target(path) for path in list_folder(folder + "/fd")}
@@ -116,20 +124,6 @@ def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
     if code != 0:
         return text, " ".join(text.split())[:500] or "nvidia-smi ended with %d" % code
     return text, None
-
-
-XML_LIMIT = 5.0  # seconds; it asks each GPU for everything, and may take a second
-LINK_LIMIT = 2.0
-MOST_XIDS = 64  # reported, the newest
-KERNEL_LOG = "/dev/kmsg"
-LONGEST_LOG = 0.5  # seconds to read it
-XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?")
-SLOWDOWN_REASONS = {
-    "hw_slowdown": "hardware slowdown",
-    "hw_thermal_slowdown": "too hot",
-    "sw_thermal_slowdown": "too hot",
-    "hw_power_brake_slowdown": "power brake",
-}
 
 
 def gpu_health() -> Optional[GpuHealth]:

@@ -1,13 +1,9 @@
-"""NICs, addresses, routes, RDMA.
+"""NICs, addresses, routes and RDMA, read by netlink, by ioctl and from /sys; it needs no iproute2 and no root.
 
-Every address of every NIC, asked of the kernel by netlink (rtnetlink(7)), as getifaddrs(3) asks it.
-
-ctypes, which it takes to call getifaddrs itself, costs a node as much as reading all of its other facts.
-
-Network interfaces, read by netlink, by ioctl and from /sys; needs no iproute2 and no root.
-
-/sys may show another network namespace than the one this process is in, so its values for a NIC count only
-where interface number and hardware address are those that the kernel reports to this process.
+Addresses are asked of the kernel by netlink (rtnetlink(7)), as getifaddrs(3) does: ctypes, which it takes to call that,
+costs a node as much as reading all of its other facts. /sys may show another network namespace than the one this
+process is in, so its values for a NIC count only where interface number and hardware address are those that the kernel
+reports to this process.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Nvidia-smi with time limit, memory users."""
+"""Programs that are asked within a time limit, above all nvidia-smi; how its tables read, and who uses memory."""
 
 from __future__ import annotations
 
 import os
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...protocol.messages.facts import GpuProcess
 
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 # Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
 EXTRA_PATH = ["/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin"]
 MOST_OUTPUT = 262144  # bytes of an answer
+BUSY_MEMORY = 512  # MiB; an idle GPU uses less
+USED = ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
+APPS = ["--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"]
+MOST_APPS = 64  # processes reported
 
 
-def find(program: str) -> Optional[str]:
-    """Find one of the driver's tools, also where PATH is bare."""
-    folders = os.environ.get("PATH", "").split(os.pathsep) + EXTRA_PATH
+def find(program: str, others: Sequence[str] = EXTRA_PATH) -> Optional[str]:
+    """Find a program on PATH, or in the folders of the driver's tools: PATH may be bare."""
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *others]
     paths = (os.path.join(folder, program) for folder in folders if folder)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
@@ -84,12 +88,6 @@ def read_cell(text: str) -> Any:
     if text.startswith("[") or text in ("N/A", "ERR!", ""):
         return None
     return int(text) if text.isdigit() else text
-
-
-BUSY_MEMORY = 512  # MiB; an idle GPU uses less
-USED = ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
-APPS = ["--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"]
-MOST_APPS = 64  # processes reported
 
 
 def read_used(text: str) -> Dict[str, int]:

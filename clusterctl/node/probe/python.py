@@ -1,12 +1,7 @@
-"""Activate, packages, torch, NCCL, environment.
+"""What `activate` has left behind for Python, the installed packages, torch and NCCL; none of them is imported.
 
-What `activate` left behind for Python: paths, the environment it chose, CUDA, and the compiler on PATH.
-
-Asked only where there is an `activate`. Programs are run for their version where no file has it: 1 to 3 ms each.
-
-torch, NCCL and cuDNN as installed, without importing any of them.
-
-Directory names and `torch/version.py` are read as text: importlib.metadata alone costs 30 ms, torch a second.
+Directory names and `torch/version.py` are read as text: importlib.metadata alone costs 30 ms, torch a second. Programs
+are run for their version only where there is an `activate`, and no file has it.
 """
 
 from __future__ import annotations
@@ -25,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 from ...protocol.messages.facts import ActivateResult, InstalledPackages, Nccl, OtherNccl, SetupFacts, Torch
 from ...protocol.messages.record import to_json
 from ..state.environments import environment_folder, find_environment
+from .nvidia_smi import find
 from .questions import find_assigned, list_folder, problem_of, read_text
 
 if TYPE_CHECKING:
@@ -33,6 +29,10 @@ if TYPE_CHECKING:
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
 MOST_ENTRIES = 60  # entries of a path
 COMPILERS = ("cc", "gcc", "clang")
+MOST_PACKAGES = 2000  # packages reported; the digest is over all
+LIBRARIES = ("site-packages", "dist-packages")
+INTERESTING = re.compile(r"(torch|numpy|triton|torch-npu|nvidia-(nccl|cudnn|cuda-runtime)(-cu\d+)?)$")
+NCCL_LIMIT = 1.5  # seconds
 
 
 def activate() -> ActivateResult:
@@ -40,7 +40,8 @@ def activate() -> ActivateResult:
     status = os.environ.get("CLUSTERCTL_ACTIVATE_STATUS", "")
     if not status.isdigit():
         return ActivateResult(status=None)
-    nvcc, compiler = find("nvcc"), next(filter(None, map(find, COMPILERS)), None)
+    nvcc = find("nvcc", ())
+    compiler = next(filter(None, (find(name, ()) for name in COMPILERS)), None)
     cuda_home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or None
     return ActivateResult(
         status=int(status),
@@ -68,12 +69,6 @@ def path_entries(name: str) -> list[str]:
     return [entry for entry in os.environ.get(name, "").split(os.pathsep) if entry][:MOST_ENTRIES]
 
 
-def find(program: str) -> str | None:
-    """Find a program on PATH."""
-    paths = (os.path.join(folder, program) for folder in path_entries("PATH"))
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
-
-
 def cuda_version(home: str | None, nvcc: str | None) -> str | None:
     """Read the toolkit's version from its own file, else ask nvcc; the nvcc on PATH is what builds will use."""
     if nvcc:
@@ -93,28 +88,22 @@ def version_of(command: list[str]) -> str | None:
 
 
 def run_for_output(command: list[str]) -> str:
-    """Run a program for a moment and give what it prints; `subprocess` alone would cost 9 ms to import."""
-    reader, writer = os.pipe()
-    null = os.open(os.devnull, os.O_RDWR)
-    actions = [
-        (os.POSIX_SPAWN_DUP2, null, 0),
-        (os.POSIX_SPAWN_DUP2, writer, 1),
-        (os.POSIX_SPAWN_DUP2, null, 2),
-    ]
+    """Run a program for a moment and return what it prints."""
+    import subprocess
+
+    null = subprocess.DEVNULL
     try:
-        child = os.posix_spawn(command[0], command, dict(os.environ, LC_ALL="C"), file_actions=actions)
+        child = subprocess.Popen(
+            command, stdin=null, stdout=subprocess.PIPE, stderr=null, env=dict(os.environ, LC_ALL="C")
+        )
     except OSError:
-        os.close(reader)
         return ""
-    finally:
-        os.close(writer)
-        os.close(null)
-    try:
-        return _read_output(reader).decode("utf-8", "replace")
-    finally:
-        os.close(reader)
-        os.kill(child, signal.SIGKILL)  # it has printed its version, or prints nothing
-        os.waitpid(child, 0)
+    with child:
+        assert child.stdout is not None
+        try:
+            return _read_output(child.stdout.fileno()).decode("utf-8", "replace")
+        finally:
+            child.kill()  # it has printed its version, or prints nothing
 
 
 def _read_output(reader: int) -> bytes:
@@ -128,21 +117,22 @@ def _read_output(reader: int) -> bytes:
     return content
 
 
-MOST_PACKAGES = 2000  # packages reported; the digest is over all
-
-
 def installed() -> InstalledPackages:
-    """Read every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
-    versions: dict[str, str] = {}
-    for folder in sys.path:
-        if folder and os.path.isdir(folder):
-            for path in list_folder(folder, "*-info"):
-                name, version = split_name(os.path.basename(path))
-                if version:
-                    versions.setdefault(name, version)
-    lines = ["%s %s" % pair for pair in sorted(versions.items())]
+    """Read every package as `name version`, sorted, and a digest of them all."""
+    lines = ["%s %s" % pair for pair in sorted(package_versions().items())]
     digest = "%08x" % zlib.crc32("\n".join(lines).encode("utf-8", "replace"))  # hashlib costs 5 ms to import
     return InstalledPackages(digest=digest, packages=tuple(lines[:MOST_PACKAGES]))
+
+
+def package_versions() -> dict[str, str]:
+    """Read the version of every package on the path by its normalised name; of two of one name the first counts."""
+    versions: dict[str, str] = {}
+    for folder in _import_path():
+        for path in list_folder(folder, "*-info"):
+            name, version = split_name(os.path.basename(path))
+            if version:
+                versions.setdefault(name, version)
+    return versions
 
 
 def split_name(folder: str) -> tuple[str, str]:
@@ -152,9 +142,6 @@ def split_name(folder: str) -> tuple[str, str]:
     if suffix not in (".dist-info", ".egg-info") or not dash:
         return "", ""
     return re.sub("[-_.]+", "-", name).lower(), re.split("-py[0-9]", rest)[0]
-
-
-LIBRARIES = ("site-packages", "dist-packages")
 
 
 def enter_environment(workdir: str, request: SetupQuery | None) -> SetupFacts | None:
@@ -180,28 +167,15 @@ def use_packages_of(prefix: str) -> None:
     sys.path[:] = [*dict.fromkeys(filter(os.path.isdir, map(os.path.realpath, own_folders))), *remaining]
 
 
-INTERESTING = re.compile(
-    r"(torch|numpy|triton|torch[-_]npu|nvidia[-_](nccl|cudnn|cuda[-_]runtime)([-_]cu\d+)?)$"
-)
-NCCL_LIMIT = 1.5  # seconds
-
-
 def packages() -> dict[str, str]:
     """Read the installed versions of what must be equal on all nodes, by normalised name."""
-    versions: dict[str, str] = {}
-    for folder in _import_path():
-        for path in list_folder(folder, "*-info"):
-            name, dash, rest = os.path.basename(path).partition("-")
-            version, suffix = os.path.splitext(rest)
-            if dash and suffix in (".dist-info", ".egg-info") and INTERESTING.match(name.lower()):
-                versions.setdefault(name.lower().replace("_", "-"), version.split("-py")[0])
-    return versions
+    return {name: version for name, version in package_versions().items() if INTERESTING.match(name)}
 
 
 def torch() -> Torch | None:
     """Read the torch that `import torch` would find; `None` if there is none."""
     finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # importlib.util costs 3 ms
-    spec = next(filter(None, (find("torch", None) for find in finders if find)), None)
+    spec = next(filter(None, (finder("torch", None) for finder in finders if finder)), None)
     if spec is None or not spec.origin:
         return None
     folder = os.path.dirname(spec.origin)

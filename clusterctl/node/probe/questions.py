@@ -18,32 +18,23 @@ def answer_all(
 ) -> dict[str, Any]:
     """Answer every question within its limit in seconds; what fails or hangs becomes `{"problem": text}`."""
     started = time.monotonic()
-    pending_questions = [
-        (name, _Question(question), limits.get(name, limit)) for name, question in questions.items()
-    ]
-    return {name: pending.answer(started + seconds, seconds) for name, pending, seconds in pending_questions}
+    answers: dict[str, Any] = {}
 
-
-class _Question:
-    """One question under way in a daemon thread, which never keeps the process alive."""
-
-    def __init__(self, question: Callable[[], Any]) -> None:
-        self._question = question
-        self._answer: Any = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def answer(name: str) -> None:
         try:
-            self._answer = (self._question(),)
+            answers[name] = questions[name]()
         except Exception as error:  # whatever went wrong is the answer to this question, and to no other
-            self._answer = (problem_of(error),)
+            answers[name] = problem_of(error)
 
-    def answer(self, deadline: float, seconds: float) -> Any:
-        self._thread.join(max(0.0, deadline - time.monotonic()))
-        if self._answer is None:
-            return {"problem": "no answer within %g s" % seconds}
-        return self._answer[0]
+    threads = {name: threading.Thread(target=answer, args=(name,), daemon=True) for name in questions}
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        seconds = limits.get(name, limit)
+        thread.join(max(0.0, started + seconds - time.monotonic()))
+        if thread.is_alive():
+            answers[name] = {"problem": "no answer within %g s" % seconds}
+    return {name: answers[name] for name in questions}
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -81,3 +72,9 @@ def read_int(path: str) -> int | None:
         return int(read_text(path) or "")
     except ValueError:
         return None
+
+
+def read_memory(text: str | None = None) -> dict[str, int]:
+    """Read /proc/meminfo: its lines, in bytes."""
+    matches = re.findall(r"^(\w+):\s+(\d+) kB", text or read_text("/proc/meminfo") or "", re.M)
+    return {key: int(value) * 1024 for key, value in matches}

@@ -26,13 +26,18 @@ from ...protocol.messages.facts import (
     Workdir,
 )
 from ...protocol.run_paths import WorkdirPaths
-from .questions import list_folder, read_int, read_text
+from .questions import list_folder, read_int, read_memory, read_text
 
 # Steers NCCL, Gloo, Python
 WATCHED = re.compile(
     r"NCCL_|GLOO_|TORCH_NCCL_|((TP|HCCL)_SOCKET_IFNAME|(CUDA|HIP|ROCR|ASCEND_RT)_VISIBLE_DEVICES"
     r"|LD_PRELOAD|PYTHONPATH|PYTHONHOME)$"
 )
+CGROUPS = "/sys/fs/cgroup"
+SHM = "/dev/shm"
+MOST_FILES = 4000
+UNUSED_AFTER = 3600.0  # seconds; NCCL's files have no pid in their names: only old ones are surely not in use
+TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 
 def interpreter() -> Interpreter:
@@ -88,7 +93,7 @@ def account() -> Account:
 
 def machine() -> Machine:
     """Return which machine this is, how large it is, and at which address SSH arrived."""
-    memory = _meminfo()
+    memory = read_memory()
     return Machine(
         hostname=os.uname().nodename,
         boot_id=read_text("/proc/sys/kernel/random/boot_id"),
@@ -105,11 +110,6 @@ def machine() -> Machine:
 def _hashed(text: str | None) -> str | None:
     """Make an id comparable without giving it away, as machine-id(5) asks: 32 of its 128 bits remain."""
     return "%08x" % zlib.crc32(text.encode()) if text else None
-
-
-def _meminfo() -> dict[str, int]:
-    matches = re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M)
-    return {key: int(value) * 1024 for key, value in matches}
 
 
 def _ssh_address(connection: str) -> str | None:
@@ -164,13 +164,6 @@ def _lingers() -> bool:
         return os.path.exists("/var/lib/systemd/linger/" + pwd.getpwuid(os.getuid()).pw_name)
     except KeyError:
         return False
-
-
-CGROUPS = "/sys/fs/cgroup"
-SHM = "/dev/shm"
-MOST_FILES = 4000
-UNUSED_AFTER = 3600.0  # seconds; NCCL's files have no pid in their names: only old ones are surely not in use
-TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 
 def cgroup() -> Cgroup:

@@ -10,9 +10,20 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...protocol.messages.facts import GpusSample, GpuUsage, Sample, Traffic
 from .nvidia_smi import SmiChild, find, read_rows
-from .questions import list_folder, read_int, read_text
+from .questions import list_folder, read_int, read_memory, read_text
 
 NET = "/sys/class/net"
+LIMIT = 5.0  # seconds for nvidia-smi
+RETRY_AFTER = 30.0  # seconds before one that hung is asked again
+FIELDS = {
+    "index": "index",
+    "name": "name",
+    "busy": "utilization.gpu",
+    "memory_used": "memory.used",
+    "memory": "memory.total",
+    "temperature": "temperature.gpu",
+    "power": "power.draw",
+}
 
 
 class UtilizationSampler:
@@ -27,7 +38,7 @@ class UtilizationSampler:
         self._previous = now
         seconds = max(1e-3, now[0] - previous[0])
         busy, total = now[1][0] - previous[1][0], now[1][1] - previous[1][1]
-        memory = parse_memory(read_text("/proc/meminfo") or "")
+        memory = read_memory()
         return Sample(
             cpu=busy / total if total > 0 else 0.0,
             cores=os.cpu_count(),
@@ -52,12 +63,6 @@ def parse_processors(text: str) -> Tuple[int, int]:
     return sum(ticks) - sum(ticks[3:5]), sum(ticks)
 
 
-def parse_memory(text: str) -> Dict[str, int]:
-    """Read /proc/meminfo: its lines, in bytes."""
-    matches = re.findall(r"^(\w+):\s+(\d+) kB", text, re.M)
-    return {key: int(value) * 1024 for key, value in matches}
-
-
 def read_nics() -> Dict[str, Tuple[int, int]]:
     """Return the bytes that each NIC has received and sent; parts of bonds and bridges are counted in the whole."""
     names = [os.path.basename(path) for path in list_folder(NET)]
@@ -71,19 +76,6 @@ def read_nics() -> Dict[str, Tuple[int, int]]:
 
 def _read_counter(name: str, counter: str) -> int:
     return read_int(os.path.join(NET, name, "statistics", counter)) or 0
-
-
-LIMIT = 5.0  # seconds for nvidia-smi
-RETRY_AFTER = 30.0  # seconds before one that hung is asked again
-FIELDS = {
-    "index": "index",
-    "name": "name",
-    "busy": "utilization.gpu",
-    "memory_used": "memory.used",
-    "memory": "memory.total",
-    "temperature": "temperature.gpu",
-    "power": "power.draw",
-}
 
 
 class GpuSampler:

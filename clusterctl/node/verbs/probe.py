@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...protocol.messages.facts import Clock, GpuHealth, LockHolder, SetupFacts
+from ...protocol.messages.facts import Clock, LockHolder
 from ...protocol.messages.record import fields_of, to_json
 from ..probe import gpu, network, python, system
 from ..probe.nvidia_smi import find
@@ -38,33 +38,17 @@ def run(request: FullProbeRequest, stream: Stream) -> None:
 
 def gather(request: FullProbeRequest, received: float) -> Any:
     """Return Facts as JSON, all questions asked at once; `received` is when the request arrived (Unix s)."""
-    setup = _use_setup_environment(request)
+    workdir = str(request.get("workdir") or "~/.clusterctl")
+    setup = python.enter_environment(workdir, request.get("setup"))
     skip = request.get("skip") or ()
     # forked first: forking is safe only while there is one thread
     nccl = python.query_nccl_in_child() if "nccl" not in skip else lambda: None
-    questions = _questions(request, nccl)
+    questions = _questions(request, workdir, nccl)
     asked = {name: questions[name] for name in questions if name not in skip}
     answers = answer_all(asked, GPU_LIMITS, LIMIT)
     answers["setup"] = setup
     answers["clock"] = Clock(received=received, answered=time.time())
     return to_json(answers)
-
-
-def _use_setup_environment(request: FullProbeRequest) -> SetupFacts | None:
-    """Look from now on into the environment that the job's `setup` makes, if it has one and that is here."""
-    if not request.get("setup"):
-        return None
-    from ..probe.python import enter_environment
-
-    return enter_environment(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
-
-
-def _gpu_health() -> GpuHealth | None:
-    if find("nvidia-smi") is None:
-        return None
-    from ..probe.gpu import gpu_health
-
-    return gpu_health()
 
 
 def _lock_holders() -> list[LockHolder]:
@@ -73,13 +57,14 @@ def _lock_holders() -> list[LockHolder]:
     return [LockHolder(**{key: holder.get(key) for key in fields_of(LockHolder)}) for holder in holders]
 
 
-def _questions(request: FullProbeRequest, nccl: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
-    workdir = str(request.get("workdir") or "~/.clusterctl")
+def _questions(
+    request: FullProbeRequest, workdir: str, nccl: Callable[[], Any]
+) -> dict[str, Callable[[], Any]]:
     payload = str(request.get("payload") or "")
     peers = request.get("peers") or {}
     return {
         "gpus": gpu.gpus,
-        "gpu_health": _gpu_health,
+        "gpu_health": gpu.gpu_health,
         "locks": _lock_holders,
         "nccl": nccl,
         "torch": python.torch,

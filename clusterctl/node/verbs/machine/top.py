@@ -1,6 +1,4 @@
-"""Utilization samples.
-
-The verb `top`: how busy a node is, every few seconds for as long as the client is connected; it leaves nothing.
+"""The verb `top`: how busy a node is, every few seconds for as long as the client is connected; it leaves nothing.
 
 request {"interval": seconds}
 node    {"sample": {...}} every interval, the first one at once; {"beat": n} at least every 2 s in between

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from session import Session
 
-from clusterctl.node.probe import pythons
+from clusterctl.node.verbs.machine import pythons
 
 
 def make_python(prefix: Path, version: str = "3.11", torch: str | None = None) -> None:
