@@ -6,9 +6,8 @@ import codecs
 import os
 from typing import Optional, Tuple
 
-from .holes import find_hole_end, is_empty_block
 from .log_file import check_log, open_log
-from .truncation import read_truncation
+from .truncation import find_hole_end, is_empty_block, read_truncation
 
 BLOCK = 1 << 18
 PIECE = 1 << 16  # a longer line is handed out in pieces

@@ -1,7 +1,7 @@
-"""The log files of a run, read in chunks, and the chunks of many logs in the order of time.
+"""The log files of a run: which lines are wanted, read in chunks, from a tail on, and all logs in the order of time.
 
-None begins before the one sent last. Of each log one chunk at most reaches beyond what is to come, so that
-the reader who sorts the single lines keeps no more than that.
+In that order no chunk begins before the one sent last. Of each log one chunk at most reaches beyond what is to come, so
+that the reader who sorts the single lines keeps no more than that.
 """
 
 from __future__ import annotations
@@ -10,21 +10,84 @@ import heapq
 import os
 import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.ranks import NESTED, Rank
 from ...protocol.run_paths import attempt_folder, early_logs, torchrun_log
 from ...protocol.states import FAILED_SETUP
-from .lines import BLOCK, PIECE, LineReader
+from ..runtime.stream import VerbError
+from ..runtime.time_limit import TooSlowError, time_limit
+from .lines import BLOCK, PIECE, Block, LineReader
 from .log_file import NotALogError, open_log
-from .search import Grep, lines_in
 from .time_index import TimeIndex
+from .truncation import find_hole_begin, is_empty_block, read_truncation
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
     from ...protocol.messages.verbs import LogChoice, LogFrame, StreamName
 
+CHUNK_SIZE = PIECE  # bytes; with less, no piece of a line without end would fit
 TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
+# what a torchrun below the program has copied from its ranks, whose own logs have it too: [default0]: by role and rank
+TEED = re.compile(rb"\[[\w.-]{1,60}\d\]:")
+# What may see beyond its line, or take more than its line and not give it back: there every line is tried alone.
+SINGLE_LINE_ONLY = re.compile(r"\\[AZz]|\(\?(?!:|P<|P=|[ims]+\))|[*+?}]\+")
+LINE_ENDS = "\r\n"
+GREP_LIMIT = 10.0  # seconds for a block: a client waits 20 s for a sign of life
+
+
+class Grep:
+    """Selects lines; `pattern` is searched within each line, as text; re.error if it is none."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._search = re.compile(pattern).search
+        self._multiline = SINGLE_LINE_ONLY.search(pattern) is None
+        self._search_ahead = re.compile(pattern, re.MULTILINE).search
+
+    def matches(self, line: bytes) -> bool:
+        """Return whether a line is wanted."""
+        return self._search(line.decode("utf-8", "replace").rstrip(LINE_ENDS)) is not None
+
+    def find_hits(self, content: bytes) -> List[Tuple[int, int]]:
+        """Return where each wanted line begins and ends; VerbError if that takes too long."""
+        try:
+            with time_limit(GREP_LIMIT):
+                return list(self._iter_hits(content))
+        except TooSlowError:
+            problem = f"--grep {self._pattern}: took more than {GREP_LIMIT:.0f} s for {len(content)} bytes"
+            raise VerbError("CC-USE-026", problem) from None
+
+    def _iter_hits(self, content: bytes) -> Iterator[Tuple[int, int]]:
+        if self._multiline and content.isascii() and b"\r" not in content:
+            yield from self._find_hits(content.decode("ascii"))
+            return
+        for begin, end in lines_in(content):
+            if self.matches(content[begin:end]):
+                yield begin, end
+
+    def _find_hits(self, text: str) -> Iterator[Tuple[int, int]]:
+        """Search in all lines at once: where a line matches alone, something matches at its place or before it."""
+        position = 0
+        while position < len(text):
+            match = self._search_ahead(text, position)
+            if match is None:
+                return
+            begin = text.rfind("\n", position, match.start()) + 1 or position
+            end = text.find("\n", begin) + 1 or len(text)
+            if begin < len(text) and self._search(text[begin:end].rstrip(LINE_ENDS)):
+                yield begin, end
+            position = end
+
+
+def lines_in(content: bytes) -> Iterator[Tuple[int, int]]:
+    """Yield where each line begins and ends."""
+    position = 0
+    while position < len(content):
+        end = content.find(b"\n", position) + 1 or len(content)
+        yield position, end
+        position = end
 
 
 class LogChunk(NamedTuple):
@@ -98,11 +161,6 @@ class Log:
         header["replaced_by"] = error.kind
         return LogChunk(header, b"", 0.0)
 
-    def close(self) -> None:
-        """Close it."""
-        if self._times is not None:
-            self._times.close()
-
     def _add_age(self, header: LogFrame, start: int) -> None:
         written = self.reader.last_stat.st_mtime if self.reader.last_stat is not None else 0.0
         earlier = start < self.initial_size
@@ -119,10 +177,6 @@ class Log:
             header["guessed"] = True
         self._times.forget_before(end)
         return time_marks[0][1]
-
-
-# what a torchrun below the program has copied from its ranks, whose own logs have it too: [default0]: by role and rank
-TEED = re.compile(rb"\[[\w.-]{1,60}\d\]:")
 
 
 def filter_lines(header: LogFrame, start: int, content: bytes, grep: Optional[Grep], teed: bool) -> bytes:
@@ -192,40 +246,95 @@ def ranks_of(state: State, attempt: int) -> Dict[str, Any]:
     return dict(next((entry.get("ranks") or {} for entry in entries), {}))
 
 
-CHUNK_SIZE = PIECE  # bytes; with less, no piece of a line without end would fit
+def in_time_order(
+    logs: Iterable[Log],
+    grep: Optional[Grep],
+    has_ended: Callable[[Log], bool],
+    tick: Callable[[], None],
+) -> Iterator[LogChunk]:
+    """Yield the chunks of logs that are not waited for, each log to the end that it had when we came.
 
+    `has_ended` is whether nothing writes to a log any more; `tick` is called now and then.
+    """
 
-class TimeMerger:
-    """Reads logs that are not waited for, each to the end that it had when we came."""
-
-    def __init__(
-        self,
-        logs: Iterable[Log],
-        grep: Optional[Grep],
-        has_ended: Callable[[Log], bool],
-        tick: Callable[[], None],
-    ) -> None:
-        """`has_ended` is whether nothing writes to a log any more; `tick` is called now and then."""
-        self._logs = list(logs)
-        self._grep, self._has_ended, self._tick = grep, has_ended, tick
-
-    def send(self, send: Callable[[LogChunk], None]) -> None:
-        """Hand out all chunks, each when it is its turn."""
-        heap: List[Tuple[float, int, LogChunk]] = []
-        for number in range(len(self._logs)):
-            self._push_next(heap, number)
-        while heap:
-            _, number, chunk = heapq.heappop(heap)
-            send(chunk)
-            self._push_next(heap, number)
-
-    def _push_next(self, heap: List[Tuple[float, int, LogChunk]], number: int) -> None:
-        log = self._logs[number]
+    def chunks(log: Log) -> Iterator[LogChunk]:
         while True:
-            self._tick()
-            chunk = log.next_chunk(self._grep, self._has_ended(log), CHUNK_SIZE)
+            tick()
+            chunk = log.next_chunk(grep, has_ended(log), CHUNK_SIZE)
             if chunk is None:
                 return
             if chunk.is_sent:
-                heapq.heappush(heap, (chunk.began, number, chunk))
-                return
+                yield chunk
+
+    return heapq.merge(*map(chunks, logs), key=lambda chunk: chunk.began)
+
+
+def tail_position(
+    path: str,
+    count: int,
+    grep: Optional[Grep],
+    last: bool,
+    tick: Callable[[], None] = lambda: None,
+    limit: Optional[int] = None,
+) -> int:
+    """Find where the last `count` lines (of those wanted) begin, reading from the end; 0 if there are fewer.
+
+    A line that has not ended counts only with `last`. `tick` is called now and then; what lies behind `limit` does
+    not count.
+    """
+    descriptor = -1
+    with suppress(OSError):
+        descriptor = open_log(path)
+    if descriptor < 0:
+        return 0
+    try:
+        size = os.fstat(descriptor).st_size
+        end = size if limit is None else min(size, limit)
+        ended = last or end == 0 or os.pread(descriptor, 1, end - 1) == b"\n"
+        cut = read_truncation(path)
+        if cut is None or cut.end > end:
+            return _last_lines(whole_lines(descriptor, 0, end, tick), count, grep, ended, end)[0]
+        after_cut = whole_lines(descriptor, cut.end, end, tick)
+        position, missing = _last_lines(after_cut, count, grep, ended, end)
+        before_cut = whole_lines(descriptor, 0, cut.begin, tick) if missing else iter(())
+        return _last_lines(before_cut, missing, grep, True, position)[0]
+    finally:
+        os.close(descriptor)
+
+
+def _last_lines(
+    blocks: Iterator[Block], count: int, grep: Optional[Grep], ended: bool, end: int
+) -> Tuple[int, int]:
+    """Count lines backward; gives where the first of them begins, and how many are missing."""
+    position, missing = end, count
+    for start, block in blocks if count or not ended else ():
+        content = block if ended else block[: block.rfind(b"\n") + 1]
+        if not ended:
+            ended, position = True, start + len(content)
+        starts: List[int] = [begin for begin, _ in (grep.find_hits(content) if grep else lines_in(content))]
+        if missing <= len(starts):
+            return start + starts[-missing] if missing else position, 0
+        missing, position = missing - len(starts), start
+    return position, missing
+
+
+def whole_lines(descriptor: int, begin: int, end: int, tick: Callable[[], None]) -> Iterator[Block]:
+    """Yield blocks of whole lines from the last one to the first; of a long line its first piece."""
+    later = b""  # what belongs to the line that ends where the block does
+    while end > begin:
+        tick()
+        start = max(begin, end - BLOCK)
+        content = os.pread(descriptor, end - start, start)
+        if is_empty_block(content) and (hole := find_hole_begin(descriptor, begin, end)) < end:
+            if later:
+                yield end, later
+            later, end = b"", hole
+            continue
+        line_start = content.find(b"\n", 0, len(content) if later else len(content) - 1) + 1
+        if start == begin:
+            line_start = 0
+        if line_start or start == begin:
+            yield start + line_start, content[line_start:] + later
+            later, end = b"", start + line_start
+        else:
+            later, end = (content + later)[:PIECE], start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import time
 from contextlib import suppress
@@ -10,9 +11,9 @@ from typing import Callable, Dict, Iterable, Optional, Set
 
 from ..runtime.event_loop import Loop
 from ..state.run_record import Record
-from ..state.workdir import release_disk_reserve, reserve_disk
+from ..state.workdir import release_disk_reserve, reserve_disk, write_atomically
 from .time_index import WRITE_EVERY, SizeIndex
-from .truncation import Truncation, round_up_to_page, truncate_middle, truncation_path
+from .truncation import Truncation, truncation_path
 
 CHECK_INTERVAL = 0.5  # seconds between looks while anything grows
 QUIET_INTERVAL = 2.0  # seconds between looks at logs that do not grow
@@ -22,6 +23,9 @@ MOST_HEAD = 16 << 20  # bytes at the beginning of a log that are never cut
 MOST_CUTS = 8
 UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ETXTBSY)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
+PAGE = 4096  # what can be freed begins and ends at a multiple of it
+LONGEST_SEARCH = 1 << 16  # bytes in which a line's beginning is looked for
 
 
 class LogRecorder:
@@ -133,3 +137,61 @@ class SizeLimit:
                 os.unlink(truncation_path(file))
             return 0
         return cut.freed - round_up_to_page(cut.begin) if cut else 0
+
+
+def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: int) -> Truncation:
+    """Free a log up to `freed`, but for its first lines; OSError where the file system cannot do that.
+
+    The record is written before the log is cut: a reader that finds zeros finds out why.
+    """
+    descriptor = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        begin = previous.begin if previous else line_before(descriptor, head)
+        cut = Truncation(begin, line_after(descriptor, freed), freed)
+        write_atomically(truncation_path(log), json.dumps(cut._asdict()).encode("ascii"))
+        try:
+            punch(descriptor, previous.freed if previous else round_up_to_page(begin), freed)
+        except OSError:
+            restore_truncation(log, previous)
+            raise
+    finally:
+        os.close(descriptor)
+    return cut
+
+
+def restore_truncation(log: str, previous: Optional[Truncation]) -> None:
+    """Restore what was recorded before."""
+    if previous is None:
+        os.unlink(truncation_path(log))
+    else:
+        write_atomically(truncation_path(log), json.dumps(previous._asdict()).encode("ascii"))
+
+
+def round_up_to_page(offset: int) -> int:
+    """Round up to what can be freed."""
+    return -(-offset // PAGE) * PAGE
+
+
+def line_before(descriptor: int, offset: int) -> int:
+    """Return the beginning of the line that a place is in; the place itself in a line without end."""
+    start = max(0, offset - LONGEST_SEARCH)
+    newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
+    return start + newline + 1 if newline >= 0 else offset
+
+
+def line_after(descriptor: int, offset: int) -> int:
+    """Return the beginning of the first line after a place; the place itself in a line without end."""
+    newline = os.pread(descriptor, LONGEST_SEARCH, offset).find(b"\n")
+    return offset + newline + 1 if newline >= 0 else offset
+
+
+def punch(descriptor: int, begin: int, end: int) -> None:
+    """Free a part of a file that others may be writing to; its length stays."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    fallocate = getattr(libc, "fallocate64", None) or libc.fallocate  # the second may take 32 bits only
+    fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if fallocate(descriptor, KEEP_SIZE | PUNCH_HOLE, begin, end - begin):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -10,7 +10,7 @@ import os
 import struct
 import time
 from contextlib import suppress
-from typing import List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from .log_file import open_log
 
@@ -130,21 +130,16 @@ class TimeIndex:
 
     def time_marks(self, start: int, end: int) -> List[Mark]:
         """Read the times of some bytes: at their beginning, where the pace changes, and at their end."""
-        first, last = self._first_after(start), self._first_at_least(end)
+        first = self._search(lambda mark: mark[0] <= start)
+        last = self._search(lambda mark: mark[0] < end)
         inner = self._marks_between(first, last)
         inner = inner[:: 1 + len(inner) // MOST_MARKS]
         return [(start, self._interpolate(first, start)), *inner, (end, self._interpolate(last, end))]
 
     def offset_at(self, moment: float) -> int:
         """Return a place before which everything was written before a moment."""
-        low, high = 0, self._total
-        while low < high:
-            middle = (low + high) // 2
-            if self._mark(middle)[1] < moment:
-                low = middle + 1
-            else:
-                high = middle
-        return self._mark(low - 1)[0] if low else 0
+        index = self._search(lambda mark: mark[1] < moment)
+        return self._mark(index - 1)[0] if index else 0
 
     def forget_before(self, offset: int) -> None:
         """Keep no more than is needed from a place on."""
@@ -186,19 +181,16 @@ class TimeIndex:
         content = os.pread(self._descriptor, count * RECORD.size, first * RECORD.size)
         return [(length, moment) for length, moment in RECORD.iter_unpack(content)] + recent
 
-    def _first_at_least(self, offset: int) -> int:
-        """Find the first record of at least this length."""
+    def _search(self, is_before: Callable[[Mark], bool]) -> int:
+        """Find the first record that is not before what is looked for."""
         low, high = 0, self._total
         while low < high:
             middle = (low + high) // 2
-            if self._mark(middle)[0] < offset:
+            if is_before(self._mark(middle)):
                 low = middle + 1
             else:
                 high = middle
         return low
-
-    def _first_after(self, offset: int) -> int:
-        return self._first_at_least(offset + 1)
 
     def _interpolate(self, index: int, offset: int) -> float:
         """Return the time of a place that lies between a record and the one before it."""

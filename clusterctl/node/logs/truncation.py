@@ -1,21 +1,18 @@
-"""Logs that are too long lose their middle: where the hole in a log is, and how it is made.
+"""What is gone of a log, and how readers pass over it: the middle of one that was too long, and holes of any origin.
 
-The workers hold their logs open, so that these cannot be rotated. The kernel can free a part of a file all the same;
-what is there reads as zeros, and a small file beside the log names the lines that are gone.
+The workers hold their logs open, so that these cannot be rotated. The kernel can free a part of a file all the same
+(`recorder`); what is there reads as zeros, and a small file beside the log names the lines that are gone. A sparse file
+of terabytes costs no disk, but would be read for hours.
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 from typing import NamedTuple, Optional
 
 from ...protocol.untrusted import Untrusted
-from ..state.workdir import read_json, write_atomically
-
-KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
-PAGE = 4096  # what can be freed begins and ends at a multiple of it
-LONGEST_SEARCH = 1 << 16  # bytes in which a line's beginning is looked for
+from ..state.workdir import read_json
 
 
 class Truncation(NamedTuple):
@@ -38,59 +35,25 @@ def read_truncation(log: str) -> Optional[Truncation]:
     return None if begin is None or end is None or freed is None else Truncation(begin, end, freed)
 
 
-def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: int) -> Truncation:
-    """Free a log up to `freed`, but for its first lines; OSError where the file system cannot do that.
+def is_empty_block(content: bytes) -> bool:
+    """Whether a block may be of a hole: it has zeros and nothing else."""
+    return content.startswith(b"\0") and not content.strip(b"\0")
 
-    The record is written before the log is cut: a reader that finds zeros finds out why.
-    """
-    descriptor = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+def find_hole_end(descriptor: int, offset: int, size: int) -> int:
+    """Return where the data behind a place go on; the place itself where the file system knows of no hole."""
     try:
-        begin = previous.begin if previous else line_before(descriptor, head)
-        cut = Truncation(begin, line_after(descriptor, freed), freed)
-        write_atomically(truncation_path(log), json.dumps(cut._asdict()).encode("ascii"))
-        try:
-            punch(descriptor, previous.freed if previous else round_up_to_page(begin), freed)
-        except OSError:
-            restore_truncation(log, previous)
-            raise
-    finally:
-        os.close(descriptor)
-    return cut
+        return min(size, max(offset, os.lseek(descriptor, offset, os.SEEK_DATA)))
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else offset  # ENXIO: there are none up to the end
 
 
-def restore_truncation(log: str, previous: Optional[Truncation]) -> None:
-    """Restore what was recorded before."""
-    if previous is None:
-        os.unlink(truncation_path(log))
-    else:
-        write_atomically(truncation_path(log), json.dumps(previous._asdict()).encode("ascii"))
-
-
-def round_up_to_page(offset: int) -> int:
-    """Round up to what can be freed."""
-    return -(-offset // PAGE) * PAGE
-
-
-def line_before(descriptor: int, offset: int) -> int:
-    """Return the beginning of the line that a place is in; the place itself in a line without end."""
-    start = max(0, offset - LONGEST_SEARCH)
-    newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
-    return start + newline + 1 if newline >= 0 else offset
-
-
-def line_after(descriptor: int, offset: int) -> int:
-    """Return the beginning of the first line after a place; the place itself in a line without end."""
-    newline = os.pread(descriptor, LONGEST_SEARCH, offset).find(b"\n")
-    return offset + newline + 1 if newline >= 0 else offset
-
-
-def punch(descriptor: int, begin: int, end: int) -> None:
-    """Free a part of a file that others may be writing to; its length stays."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    fallocate = getattr(libc, "fallocate64", None) or libc.fallocate  # the second may take 32 bits only
-    fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    if fallocate(descriptor, KEEP_SIZE | PUNCH_HOLE, begin, end - begin):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+def find_hole_begin(descriptor: int, begin: int, offset: int) -> int:
+    """Return a place not before `begin` from which to `offset` there are no data, in steps that double."""
+    found, step = offset, 1 << 20
+    while found > begin:
+        earlier = max(begin, found - step)
+        if find_hole_end(descriptor, earlier, offset) < offset:
+            return found
+        found, step = earlier, step * 2
+    return found

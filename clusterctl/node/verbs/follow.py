@@ -20,8 +20,7 @@ from ...protocol.states import FINAL, LOST, STOPPED, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
 from ..logs.activity import ActivityReader
 from ..logs.lines import LineReader
-from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
-from ..logs.search import Grep, tail_position
+from ..logs.reader import Grep, Log, in_time_order, logs_since, tail_position
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import (
     find_run,
@@ -215,20 +214,15 @@ class RunFollower:
 
     def _send_log(self, log: Log, last: bool) -> bool:
         chunk = log.next_chunk(self._grep, last)
-        if chunk is not None:
-            self._send_chunk(chunk)
+        if chunk is not None and chunk.is_sent:
+            self._send(chunk.header, chunk.body)
         return chunk is not None
 
     def _send_in_order(self, state: State) -> None:
         """Send all that there is, the oldest lines first."""
         logs = [log for log in self._logs.values() if log.rank is not None or log.of_program]
         logs += self._torchrun_logs(state) if self._includes_torchrun() else []
-        TimeMerger(logs, self._grep, lambda log: self._has_ended(log, state), self._tick).send(
-            self._send_chunk
-        )
-
-    def _send_chunk(self, chunk: LogChunk) -> None:
-        if chunk.is_sent:
+        for chunk in in_time_order(logs, self._grep, lambda log: self._has_ended(log, state), self._tick):
             self._send(chunk.header, chunk.body)
 
     def _includes_torchrun(self) -> bool:

@@ -9,8 +9,7 @@ import pytest
 
 from clusterctl.node.logs import lines
 from clusterctl.node.logs.lines import LineReader
-from clusterctl.node.logs.reader import Log, LogChunk, TimeMerger, filter_lines
-from clusterctl.node.logs.search import Grep, tail_position
+from clusterctl.node.logs.reader import Grep, Log, filter_lines, in_time_order, tail_position
 
 
 @pytest.fixture
@@ -212,10 +211,8 @@ def test_a_long_line_holds_nothing_up_in_the_order_of_time(tmp_path: Path, long:
         logs[-1].reader.limit = logs[-1].initial_size
     sent: dict[str, bytes] = {}
 
-    def take(parcel: LogChunk) -> None:
-        sent[parcel.header["log"]] = sent.get(parcel.header["log"], b"") + parcel.body
-
-    TimeMerger(logs, None, lambda _: ended, lambda: None).send(take)
+    for chunk in in_time_order(logs, None, lambda _: ended, lambda: None):
+        sent[chunk.header["log"]] = sent.get(chunk.header["log"], b"") + chunk.body
     whole = b"first\n" + long + b"\nlast\n"
     assert sent["b.log"] == content["b.log"]
     assert sent["a.log"] == content["a.log"] if ended else sent["a.log"].startswith(whole)

@@ -12,7 +12,7 @@ import pytest
 from recorded import Recorded, text_of
 
 from clusterctl.node.logs.log_file import open_log
-from clusterctl.node.logs.search import Grep, tail_position
+from clusterctl.node.logs.reader import Grep, tail_position
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.supervise.evidence import read_end
 from clusterctl.node.verbs.history import find_replaced, read_output
@@ -131,7 +131,7 @@ def test_the_end_of_a_log_is_found_behind_and_before_a_hole(tmp_path: Path) -> N
 
 def test_a_pattern_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node says so; a client that waits would take it for dead."""
-    monkeypatch.setattr("clusterctl.node.logs.search.LIMIT", 0.05)
+    monkeypatch.setattr("clusterctl.node.logs.reader.GREP_LIMIT", 0.05)
     with pytest.raises(VerbError) as caught:
         Grep("(a|aa)+$").find_hits(b"a" * 64 + b"b\n")
     assert caught.value.code == "CC-USE-026"

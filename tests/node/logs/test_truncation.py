@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.logs import lines, recorder, truncation
+from clusterctl.node.logs import lines, recorder
 from clusterctl.node.logs.lines import LineReader
-from clusterctl.node.logs.recorder import SizeLimit
-from clusterctl.node.logs.search import tail_position
-from clusterctl.node.logs.truncation import punch, read_truncation
+from clusterctl.node.logs.reader import tail_position
+from clusterctl.node.logs.recorder import SizeLimit, punch
+from clusterctl.node.logs.truncation import Truncation, read_truncation
 from clusterctl.node.state.run_record import Record
 from clusterctl.node.state.workdir import reserve_disk
 
@@ -180,7 +180,7 @@ def test_where_nothing_can_be_freed_it_is_reported_once(
     def refuse(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    monkeypatch.setattr(truncation, "punch", refuse)
+    monkeypatch.setattr(recorder, "punch", refuse)
     limit, log = SizeLimit(record_in(folder), MB), folder / "a.log"
     fill(log, 3 * MB)
     for _ in range(3):
@@ -222,14 +222,14 @@ def test_a_log_that_another_program_removed_does_not_end_the_limit(folder: Path)
 def test_a_full_disk_does_not_end_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is when room is needed most: what was kept in reserve is given for the word, and it is tried again."""
     reserve_disk(str(folder))
-    limit, log, write = SizeLimit(record_in(folder), MB), folder / "a.log", truncation.write_atomically
+    limit, log, write = SizeLimit(record_in(folder), MB), folder / "a.log", recorder.write_atomically
 
     def fails(path: str, content: bytes) -> None:
         if (folder / "ballast").exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         write(path, content)
 
-    monkeypatch.setattr(truncation, "write_atomically", fails)
+    monkeypatch.setattr(recorder, "write_atomically", fails)
     fill(log, 3 * MB)
     limit.enforce({str(log): 3 * MB})
     assert read_truncation(str(log)) is None and not (folder / "ballast").exists()
@@ -244,7 +244,7 @@ def test_a_hole_that_grows_while_it_is_skipped(folder: Path, monkeypatch: pytest
     limit._shorten(str(log), 6 * MB, 1000)
     looked, look = [], lines.read_truncation
 
-    def grow(path: str) -> truncation.Truncation | None:
+    def grow(path: str) -> Truncation | None:
         found = look(path)
         if len(looked) < 5:
             looked.append(found)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.node.logs.reader import filter_lines
-from clusterctl.node.logs.search import Grep
+from clusterctl.node.logs.reader import Grep, filter_lines
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.runtime.processes import Identity, identify
 from clusterctl.node.supervise.ranks.nested import Callbacks, NestedRanks, find_folder, is_rank, read_marker
