@@ -40,8 +40,8 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
     _print_text(console, tr("fix"), explanation.do)
     _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
     if explanation.example is not None:
-        _print_text(console, tr("example"), explanation.example.seen)
-        _print_text(console, tr("fix"), explanation.example.fix, break_fix)
+        _print_text(console, tr("example"), explanation.example["seen"])
+        _print_text(console, tr("fix"), explanation.example["fix"], break_fix)
     _print_text(console, tr("next"), explanation.command, break_fix)
     _print_text(
         console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", break_fix
@@ -84,7 +84,7 @@ def explanation_to_json(explanation: Explanation) -> ExplanationDocument:
         "text": explanation.text,
         "do": explanation.do,
         "happens": list(explanation.happens),
-        "example": None if example is None else {"seen": example.seen, "fix": example.fix},
+        "example": None if example is None else {"seen": example["seen"], "fix": example["fix"]},
         "command": explanation.command,
         "see": explanation.see,
     }

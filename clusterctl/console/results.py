@@ -13,7 +13,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_outside_note
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json
+from clusterctl.plans.sync.received_names import OutsideFiles, outside_to_json
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
 

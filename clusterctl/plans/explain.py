@@ -1,7 +1,7 @@
 """What a code means, in full: of a finding, of what a rank ended with, or of an error.
 
-The texts are in `clusterctl/codes`. Examples, and the ways to fail that a code stands for, come as a `Manual`: plain
-values that the caller has read.
+The texts are in `clusterctl/codes`. Examples, and the ways to fail that a code stands for, come as a `Manual`,
+which the caller has read from what `tools/docs/generate.py` wrote.
 """
 
 from __future__ import annotations
@@ -43,20 +43,18 @@ GRADES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Example:
-    """A case in which a check reports something: what was found, and the fix."""
+class Example(TypedDict):
+    """A case in which a code is reported: what was found, and the fix."""
 
     seen: str
     fix: str
 
 
-@dataclass(frozen=True)
-class Manual:
-    """What the manual adds to the table of codes: examples, and known failures, by code."""
+class Manual(TypedDict):
+    """What `cli/examples.json` adds to the table of codes: by language and code an example; how each code happens."""
 
-    examples: Mapping[str, Example]
-    incidents: Mapping[str, Sequence[str]]
+    examples: Mapping[str, Mapping[str, Example]]
+    happens: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -75,29 +73,6 @@ class Explanation:
     example: Example | None = None
     command: str = ""
     see: str = ""
-
-
-class ExampleRecord(TypedDict):
-    """What a code looks like, and its fix."""
-
-    seen: str
-    fix: str
-
-
-class ManualFile(TypedDict):
-    """`cli/examples.json`: by language, an example for each code; the English lines of how each happens."""
-
-    examples: Mapping[str, Mapping[str, ExampleRecord]]
-    happens: Mapping[str, tuple[str, ...]]
-
-
-def parse_manual(raw: ManualFile) -> Manual:
-    """Read the manual in the language in use from what `tools/docs/generate.py` wrote."""
-    examples = {
-        code: Example(str(example["seen"]), str(example["fix"]))
-        for code, example in raw["examples"][language()].items()
-    }
-    return Manual(examples, raw["happens"])
 
 
 def list_titles() -> dict[str, str]:
@@ -164,13 +139,13 @@ def _unknown_code_error(
 
 def explain(code: str, manual: Manual) -> Explanation:
     """Explain a code that `find_code` gave."""
-    entry, happens = find_entry(code), tuple(map(tr, manual.incidents.get(code, ())))
+    entry, happens = find_entry(code), tuple(map(tr, manual["happens"].get(code, ())))
     symptom = next((known for known in all_symptoms() if known.code == code), None)
     if symptom is not None:
         return _explain_symptom(symptom, entry, happens)
     title, what, do = short_title(code), _without_markup(tr(entry.what)), _without_markup(tr(entry.do))
     if code in all_checks():
-        effect, example = tr(EFFECTS[entry.severity]), manual.examples.get(code)
+        effect, example = tr(EFFECTS[entry.severity]), manual["examples"].get(language(), {}).get(code)
         return Explanation(
             code,
             tr("finding"),

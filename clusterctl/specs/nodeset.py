@@ -13,7 +13,6 @@ from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 
 ALL = "all"
 MOST_NAMES = 100_000
-EXAMPLE = "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
 
 _TERM = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")

@@ -47,15 +47,14 @@ from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_k
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.facts.facts import parse_facts
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
-from clusterctl.plans.hooks import hooks_to_json
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json
+from clusterctl.plans.notify import hooks_to_json
 from clusterctl.plans.runs.history import History
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
-from clusterctl.plans.sync.outside_files import OutsideFiles
-from clusterctl.plans.sync.received_names import RefusedEntry
+from clusterctl.plans.sync.received_names import OutsideFiles, RefusedEntry
 from clusterctl.protocol.messages.checks import GroupResult, MeshPath, MeshResult, RoundEntry, SearchReport
 from clusterctl.protocol.messages.facts import GpuUsage, Orphan
 from clusterctl.protocol.run_id import RunId

@@ -18,7 +18,7 @@ from clusterctl.console.run.hang import show_diagnosis, show_gpus
 from clusterctl.console.text import ItemsCell
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import judge
-from clusterctl.plans.explain import Manual, explain
+from clusterctl.plans.explain import explain
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 from clusterctl.translation import Language, use_language
@@ -51,7 +51,7 @@ def test_prose_that_begins_with_the_name_of_a_program_is_wrapped() -> None:
     wide = []
     for code in entries():
         console = screen()
-        explanation = explain(code, Manual({}, {}))
+        explanation = explain(code, {"examples": {}, "happens": {}})
         render_explanation(console, explanation)
         lines = lines_of(console)[1:]  # below the title, which is to be copied
         pasted = {explanation.command or "clusterctl explain"}

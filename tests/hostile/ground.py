@@ -21,7 +21,7 @@ from typing import Any
 from node import CASES
 
 from clusterctl.lab.labs import Lab
-from clusterctl.plans.hooks import Hooks, hooks_to_record
+from clusterctl.plans.notify import Hooks, hooks_to_record
 from clusterctl.specs.job.model import OnEnd
 
 HERE = Path(__file__).parent

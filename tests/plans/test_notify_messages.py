@@ -9,17 +9,15 @@ import pytest
 
 from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
-from clusterctl.plans.hooks import (
+from clusterctl.plans.notify import (
     Hooks,
+    RunEnd,
     describe_on_end,
+    describe_rejection,
     hooks_from_record,
     hooks_to_record,
-    render_hooks,
-)
-from clusterctl.plans.notify import (
-    RunEnd,
-    describe_rejection,
     is_for_end,
+    render_hooks,
     render_message,
     render_webhook_request,
     run_end_to_json,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.plans.pythons import (
+from clusterctl.plans.discover import (
     FoundPythons,
     choose_pythons,
     list_imports,

@@ -24,7 +24,7 @@ from clusterctl.plans.checks.registry import (
 )
 from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.facts.facts import parse_facts, plan_neighbours, with_session_output
-from clusterctl.plans.launch.script import JobCode, merge_uses, parse_file
+from clusterctl.plans.launch.script import JobCode, ScriptUse
 from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
@@ -120,8 +120,10 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 def code_of(files: Mapping[str, str], nnodes: int) -> JobCode:
     """Read the code of a case: the texts of its files; `t.py` is the script."""
-    uses = [parse_file(path, text.encode()).use for path, text in files.items()]
-    return JobCode(nnodes, frozenset(files), {"t.py": files.get("t.py", "")}, merge_uses(uses))
+    use = ScriptUse()
+    for path, text in files.items():
+        use.add_file(path, text.encode())
+    return JobCode(nnodes, frozenset(files), {"t.py": files.get("t.py", "")}, use)
 
 
 def choice_of(case: Mapping[str, Any]) -> CheckSelection:

@@ -132,7 +132,7 @@ class LaunchBase(ABC):
             )
         if self._job.on_end is not None:
             from clusterctl.console.text import make_visible
-            from clusterctl.plans.hooks import describe_on_end
+            from clusterctl.plans.notify import describe_on_end
 
             info(make_visible(describe_on_end(self._job.on_end)))
 

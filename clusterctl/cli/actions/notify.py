@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from clusterctl.cli.context.run_output import RunOutput
     from clusterctl.client.local.notify import Delivery
     from clusterctl.plans.diagnose.hang import KeptDiagnosis
-    from clusterctl.plans.hooks import Hooks
-    from clusterctl.plans.notify import RunEnd
+    from clusterctl.plans.notify import Hooks, RunEnd
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId
     from clusterctl.specs.inventory.model import Inventory
@@ -43,7 +42,7 @@ def check_hooks(job: Job) -> None:
 
 def remember_hooks(job: Job, inventory: Inventory, run_id: RunId) -> None:
     """Keep a job's hooks until the run has ended, for whichever command of ours sees that."""
-    from clusterctl.plans.hooks import Hooks
+    from clusterctl.plans.notify import Hooks
 
     folder = str(Path(job.file).absolute().parent)
     _store_hooks(run_id, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
@@ -187,7 +186,7 @@ class EndNotifier:
             yield Delivery(entry.to, os.environ[entry.url_from], replace(message, body=body))
 
     def _report_delivery(self, entry: Notify, fault: str, problem: str) -> None:
-        from clusterctl.plans.hooks import describe_notification
+        from clusterctl.plans.notify import describe_notification
 
         if not fault and not problem:
             info(tr("sent: {notification}", notification=describe_notification(entry)))

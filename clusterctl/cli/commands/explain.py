@@ -66,7 +66,7 @@ def explain(
         return
     code, titles = _find_code(words)
     if "-" in code:
-        manual = explaining.parse_manual(json.loads(EXAMPLES_FILE.read_text(encoding="utf-8")))
+        manual = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
         explanation = explaining.explain(code, manual)
         if as_json:
             write_document(explanation_to_json(explanation))

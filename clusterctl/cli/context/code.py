@@ -19,7 +19,7 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.client.launch.setup import SetupFiles
     from clusterctl.client.sync.scan import ScanResult
-    from clusterctl.plans.launch.script import JobCode, ScriptUse
+    from clusterctl.plans.launch.script import JobCode
     from clusterctl.specs.job.model import Job
 
 
@@ -95,27 +95,28 @@ def _line_of_script(job: Job) -> str:
 def read_job_code(job: Job, nnodes: int, scan: ScanResult) -> JobCode:
     """Read what the job runs, and the files of the code that these import; what cannot be read shows nothing."""
     from clusterctl.plans.checks.script import list_scripts
-    from clusterctl.plans.launch.script import LARGEST_SCRIPT, MOST_FILES, JobCode, merge_uses, parse_file
+    from clusterctl.plans.launch.script import LARGEST_SCRIPT, MOST_FILES, JobCode, ScriptUse
 
     sizes = {entry.path: entry.size for entry in scan.manifest.entries if entry.kind == "file"}
     scripts = list_scripts(job, sizes.keys())
     root = posixpath.dirname(scripts[0]) if scripts and job.module is None else ""
     texts: dict[str, str] = {}
-    uses: dict[str, ScriptUse] = {}
+    use = ScriptUse()
+    known: set[str] = set()
     waiting = list(scripts)
-    while waiting and len(uses) < MOST_FILES:
+    while waiting and len(known) < MOST_FILES:
         path = waiting.pop(0)
-        if path in uses or sizes.get(path, LARGEST_SCRIPT + 1) > LARGEST_SCRIPT:
+        if path in known or sizes.get(path, LARGEST_SCRIPT + 1) > LARGEST_SCRIPT:
             continue
         source = b""
         with suppress(OSError):  # removed since the scan; sending it reports the error
             source = (scan.root / path).read_bytes()[:LARGEST_SCRIPT]
         if path in scripts:
             texts[path] = source.decode("utf-8", "replace")
-        parsed = parse_file(path, source if path.endswith(".py") else b"", root)
-        uses[path] = parsed.use
-        waiting += [name for name in parsed.imports if name in sizes]
-    return JobCode(nnodes, frozenset(sizes), texts, merge_uses(uses.values()))
+        known.add(path)
+        imports = use.add_file(path, source if path.endswith(".py") else b"", root)
+        waiting += [name for name in imports if name in sizes]
+    return JobCode(nnodes, frozenset(sizes), texts, use)
 
 
 def _exclude_wheelhouse(job: Job, source: Path) -> tuple[str, ...]:

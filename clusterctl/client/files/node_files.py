@@ -19,13 +19,14 @@ from clusterctl.client.rpc.session import (
 )
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside
 from clusterctl.plans.sync.received_names import (
     ROW_VALUES,
     FileSource,
     ListedEntry,
+    OutsideFiles,
     Stamp,
     parse_listing,
+    parse_outside,
 )
 from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.untrusted import Untrusted, parse_rows

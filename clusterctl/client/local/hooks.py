@@ -16,7 +16,7 @@ from clusterctl.client.local.private_files import (
     remove_older,
     write_own,
 )
-from clusterctl.plans.hooks import Hooks, hooks_from_record, hooks_to_record
+from clusterctl.plans.notify import Hooks, hooks_from_record, hooks_to_record
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_run_id
 from clusterctl.translation import tr
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.plans.diagnose.hang import KeptEvidence
-    from clusterctl.plans.pythons import FoundPythons
+    from clusterctl.plans.discover import FoundPythons
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages.agent import EventName
     from clusterctl.protocol.messages.facts import Facts
@@ -219,7 +219,7 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def find_pythons(c: Connection, node: Node, interpreter: Interpreter, code: str) -> FoundPythons:
     """Request the interpreters of a node; `code` is the folder of the code here, which may be there too."""
-    from clusterctl.plans.pythons import parse_pythons
+    from clusterctl.plans.discover import parse_pythons
 
     request: PythonsRequest = {"workdir": node.workdir, "node": node.name, "code": code}
     with Session(c, "pythons", request, on_node(node, interpreter)) as session:

@@ -12,6 +12,7 @@ from clusterctl.plans.checks.framework import (
     across_nodes,
     check,
     exclude_option,
+    first_few,
     join_items,
 )
 from clusterctl.translation import to_translate, tr, trn
@@ -143,9 +144,7 @@ def did_not_end(context: CheckContext) -> Iterator[Hit]:
 
 
 def _render_names(deep: DeepCheckResult, numbers: Sequence[int]) -> str:
-    names = [deep.name(number) for number in numbers[:MOST_NAMED]]
-    more = [tr("{count} more", count=len(numbers) - MOST_NAMED)] if len(numbers) > MOST_NAMED else []
-    return join_items([*names, *more])
+    return join_items(first_few([deep.name(number) for number in numbers], MOST_NAMED))
 
 
 def render_rate(rate: float) -> str:

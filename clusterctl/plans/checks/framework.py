@@ -121,20 +121,14 @@ class Observations:
     program: str = "clusterctl"  # how a command begins that uses the same inventory
 
 
-@dataclass(frozen=True)
-class CheckContext:
+@dataclass(frozen=True, kw_only=True)
+class CheckContext(Observations):
     """Everything that checks may look at; `known` are the nodes that answered what the check needs."""
 
     nodes: tuple[Node, ...]
-    facts: Mapping[str, Facts]
-    failures: Mapping[str, ClusterctlError]
     networks: Mapping[str, NodeNetwork]
-    job: Job | None = None
-    known: tuple[tuple[Node, Facts], ...] = field(default=())
-    mesh: MeshResult | None = None
-    deep: DeepCheckResult | None = None
-    local_facts: LocalFacts = field(default_factory=LocalFacts)
-    program: str = "clusterctl"
+    job: Job | None
+    known: tuple[tuple[Node, Facts], ...] = ()
 
     def with_answers(self, needs: Iterable[str]) -> CheckContext:
         """Narrow `known` to the nodes that answered all these questions."""
@@ -196,21 +190,29 @@ class Split:
     evidence: str
 
 
-def split_votes(values: Mapping[str, str]) -> Split | None:
-    """Group nodes by value; `None` if all agree."""
+def compare_nodes(context: CheckContext, value: Callable[[Facts], str | None]) -> Split | None:
+    """Compare a value of all nodes that have it; None if they agree."""
+    return split_votes({node.name: value(facts) for node, facts in context.known})
+
+
+def split_votes(values: Mapping[str, str | None]) -> Split | None:
+    """Group nodes by value, without those that have none; None if all agree."""
     groups: dict[str, list[str]] = {}
     for name, value in values.items():
-        groups.setdefault(value, []).append(name)
+        if value:
+            groups.setdefault(value, []).append(name)
     if len(groups) < 2:
         return None
     ranked = sorted(groups.items(), key=lambda pair: -len(pair[1]))
     (winner, voters), (_, second) = ranked[:2]
     if len(voters) == len(second):
         parts = join_parts(of_nodes(names, value) for value, names in groups.items())
-        return Split(tuple(values), None, tr("{groups}; no majority", groups=parts))
+        return Split(
+            tuple(name for name in values if values[name]), None, tr("{groups}; no majority", groups=parts)
+        )
     minority = join_parts(of_nodes(names, value) for value, names in groups.items() if value != winner)
     text = tr("{groups}; the other {count}: {value}", groups=minority, count=len(voters), value=winner)
-    odd = tuple(name for name, value in values.items() if value != winner)
+    odd = tuple(name for name, value in values.items() if value and value != winner)
     return Split(odd, winner, text)
 
 
@@ -227,6 +229,12 @@ def join_items(items: Iterable[str]) -> str:
 def join_parts(parts: Iterable[str]) -> str:
     """Join parts that may be lists themselves."""
     return tr("; ").join(parts)
+
+
+def first_few(items: Sequence[str], most: int) -> list[str]:
+    """Return the first items of a list, and how many more there are."""
+    more = [tr("{count} more", count=len(items) - most)] if len(items) > most else []
+    return [*items[:most], *more]
 
 
 def ssh_to(node: Node, command: str) -> str:

@@ -1,9 +1,9 @@
-"""GPU count, driver, model, mode, memory in use."""
+"""GPUs: their number, driver, model, mode and use, and those that answer but have problems."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
@@ -11,21 +11,45 @@ from clusterctl.plans.checks.framework import (
     Hit,
     across_nodes,
     check,
+    compare_nodes,
     exclude_option,
+    first_few,
     join_items,
     join_parts,
     on_node,
     split_votes,
 )
 from clusterctl.plans.launch.launchers import count_chosen_gpus, vendor_of, visible_env
-from clusterctl.protocol.messages.facts import Facts, Gpu
+from clusterctl.protocol.messages.facts import Facts, Gpu, GpuState, Xid
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
-from clusterctl.translation import tr, trn
+from clusterctl.specs.text import render_duration
+from clusterctl.translation import to_translate, tr, trn
 
 # The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
 OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
+MOST_HOLDERS = 4  # that are named
 BUSY_MEMORY = 512  # MiB; an idle GPU uses less
+# What the numbers of NVIDIA's catalogue of Xid errors mean, those of hardware only. What programs cause
+# themselves (13, 31, 43, 45, ...) means nothing for the node.
+XIDS: Mapping[int, str] = {
+    48: to_translate("uncorrectable memory error"),
+    62: to_translate("the GPU's internal controller halted"),
+    63: to_translate("memory row remapping pending"),
+    64: to_translate("memory row remapping failed"),
+    74: to_translate("NVLink error"),
+    79: to_translate("fallen off the bus"),
+    92: to_translate("many memory errors"),
+    94: to_translate("contained memory error"),
+    95: to_translate("uncontained memory error"),
+    119: to_translate("timeout of the GPU system processor (GSP)"),
+    120: to_translate("error of the GPU system processor (GSP)"),
+    136: to_translate("NVLink controller error"),
+    140: to_translate("unrecovered memory error"),
+    149: to_translate("NVLink error"),
+    154: to_translate("recovery needed"),
+}
+MOST_XIDS = 8
 
 
 def _driver_version(facts: Facts) -> str | None:
@@ -137,8 +161,7 @@ def driver_is_old(context: CheckContext) -> Iterator[Hit]:
 
 @check("CC-GPU-006", needs=("gpus",))
 def drivers_differ(context: CheckContext) -> Iterator[Hit]:
-    branches = {node.name: (_driver_version(facts) or "").partition(".")[0] for node, facts in context.known}
-    split = split_votes({name: branch for name, branch in branches.items() if branch})
+    split = compare_nodes(context, lambda facts: (_driver_version(facts) or "").partition(".")[0])
     if split:
         yield across_nodes(
             split.odd,
@@ -151,8 +174,7 @@ def drivers_differ(context: CheckContext) -> Iterator[Hit]:
 
 @check("CC-GPU-007", needs=("gpus",))
 def models_differ(context: CheckContext) -> Iterator[Hit]:
-    models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in context.known}
-    split = split_votes({name: model for name, model in models.items() if model})
+    split = compare_nodes(context, lambda facts: " + ".join(sorted(_models(facts))))
     if split:
         yield across_nodes(
             split.odd, split.evidence, "" if split.majority else "any", exclude=exclude_option(split.odd)
@@ -172,7 +194,7 @@ def counts_differ(context: CheckContext) -> Iterator[Hit]:
         counts = {node.name: facts.machine.cpus_allowed or 0 for node, facts in context.known}
     else:
         counts = {node.name: _count_lent(node, facts) for node, facts in context.known}
-    split = split_votes({name: str(count) for name, count in counts.items() if count})
+    split = split_votes({name: str(count or "") for name, count in counts.items()})
     if split:
         yield across_nodes(split.odd, split.evidence)
 
@@ -224,12 +246,10 @@ def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, "count", count=len(chosen))
 
 
-MOST_NAMED = 4
-
-
-def _nodes_with_gpus(
+def _gpu_hits(
     context: CheckContext, is_affected: Callable[[Gpu], bool], describe: Callable[[Gpu], str]
-) -> Iterator[tuple[Node, Facts, str]]:
+) -> Iterator[Hit]:
+    """Report the nodes with such GPUs."""
     for node, facts in context.known:
         descriptions = [
             tr("GPU {index} {state}", index=gpu.index, state=describe(gpu))
@@ -237,43 +257,33 @@ def _nodes_with_gpus(
             if is_affected(gpu)
         ]
         if descriptions:
-            yield node, facts, join_items(descriptions)
-
-
-@check("CC-GPU-011", needs=("gpus",))
-def compute_prohibited(context: CheckContext) -> Iterator[Hit]:
-    for node, _, evidence in _nodes_with_gpus(
-        context, lambda gpu: gpu.compute_mode == "Prohibited", _describe_compute_mode
-    ):
-        yield on_node(node, evidence)
-
-
-@check("CC-GPU-012", needs=("gpus",))
-def compute_exclusive(context: CheckContext) -> Iterator[Hit]:
-    for node, _, evidence in _nodes_with_gpus(
-        context, lambda gpu: "Exclusive" in (gpu.compute_mode or ""), _describe_compute_mode
-    ):
-        yield on_node(node, evidence)
+            yield on_node(node, join_items(descriptions))
 
 
 def _describe_compute_mode(gpu: Gpu) -> str:
     return tr("is {mode}", mode=gpu.compute_mode)
 
 
+@check("CC-GPU-011", needs=("gpus",))
+def compute_prohibited(context: CheckContext) -> Iterator[Hit]:
+    return _gpu_hits(context, lambda gpu: gpu.compute_mode == "Prohibited", _describe_compute_mode)
+
+
+@check("CC-GPU-012", needs=("gpus",))
+def compute_exclusive(context: CheckContext) -> Iterator[Hit]:
+    return _gpu_hits(context, lambda gpu: "Exclusive" in (gpu.compute_mode or ""), _describe_compute_mode)
+
+
 @check("CC-GPU-013", needs=("gpus",))
 def mig_is_on(context: CheckContext) -> Iterator[Hit]:
-    for node, _, evidence in _nodes_with_gpus(
-        context, lambda gpu: gpu.mig == "Enabled", lambda _: tr("has MIG on")
-    ):
-        yield on_node(node, evidence)
+    return _gpu_hits(context, lambda gpu: gpu.mig == "Enabled", lambda _: tr("has MIG on"))
 
 
 @check("CC-GPU-014", needs=("gpus",))
 def ecc_errors(context: CheckContext) -> Iterator[Hit]:
-    for node, _, evidence in _nodes_with_gpus(
+    return _gpu_hits(
         context, lambda gpu: bool(gpu.ecc_errors), lambda gpu: tr("has {count}", count=gpu.ecc_errors)
-    ):
-        yield on_node(node, evidence)
+    )
 
 
 @check("CC-GPU-015", needs=("gpus",))
@@ -303,8 +313,7 @@ def _render_users(gpu: Gpu, facts: Facts) -> str:
         else f"pid {process.pid}"
         for process in processes
     ]
-    more = [tr("{count} more", count=len(descriptions) - MOST_NAMED)]
-    shown = [*descriptions[:MOST_NAMED], *(more if len(descriptions) > MOST_NAMED else [])]
+    shown = first_few(descriptions, MOST_HOLDERS)
     return f" {tr('({reasons})', reasons=join_parts(shown))}" if shown else ""
 
 
@@ -344,3 +353,136 @@ def hidden_gpus(context: CheckContext) -> Iterator[Hit]:
         ]
         if variables and facts.gpus.count:
             yield on_node(node, ", ".join(variables))
+
+
+def _state_hits(
+    context: CheckContext, is_affected: Callable[[GpuState], bool], describe: Callable[[GpuState], str]
+) -> Iterator[Hit]:
+    """Report the nodes with such GPUs; GPUs in the same state share one text."""
+    for node, facts in context.known:
+        indices_by_text: dict[str, list[str]] = {}
+        for gpu in facts.gpu_health.devices:
+            if is_affected(gpu):
+                indices_by_text.setdefault(describe(gpu), []).append(str(gpu.index))
+        if indices_by_text:
+            descriptions = (
+                tr("GPU {indices}: {state}", indices=", ".join(indices), state=text)
+                for text, indices in indices_by_text.items()
+            )
+            yield on_node(node, join_parts(descriptions))
+
+
+@check("CC-GPU-020", needs=("gpu_health",))
+def xids(context: CheckContext) -> Iterator[Hit]:
+    for node, facts in context.known:
+        descriptions = [_render_xid(xid) for xid in facts.gpu_health.xids if xid.code in XIDS]
+        if descriptions:
+            yield on_node(node, join_parts(first_few(descriptions, MOST_XIDS)))
+
+
+def _render_xid(xid: Xid) -> str:
+    meaning = tr(XIDS[xid.code or 0])
+    text = tr("GPU {bus}: Xid {code} ({meaning})", bus=xid.bus, code=xid.code, meaning=meaning)
+    times = [tr("{count} times", count=xid.count)] if (xid.count or 0) > 1 else []
+    ago = [tr("{duration} ago", duration=render_duration(xid.age))] if xid.age is not None else []
+    return join_items([text, *times, *ago])
+
+
+@check("CC-GPU-021", needs=("gpu_health",))
+def remap_pending(context: CheckContext) -> Iterator[Hit]:
+    return _state_hits(context, lambda gpu: gpu.remap_pending == "Yes", lambda _: tr("row remapping pending"))
+
+
+@check("CC-GPU-022", needs=("gpu_health",))
+def remap_failed(context: CheckContext) -> Iterator[Hit]:
+    return _state_hits(context, lambda gpu: gpu.remap_failed == "Yes", lambda _: tr("row remapping failed"))
+
+
+@check("CC-GPU-023", needs=("gpu_health",))
+def throttled(context: CheckContext) -> Iterator[Hit]:
+    return _state_hits(context, lambda gpu: bool(gpu.slowed), lambda gpu: tr(" and ").join(gpu.slowed))
+
+
+@check("CC-GPU-024", needs=("gpu_health",))
+def fabric_not_ready(context: CheckContext) -> Iterator[Hit]:
+    return _state_hits(context, _is_unready, _describe_fabric)
+
+
+def _is_unready(gpu: GpuState) -> bool:
+    failed = gpu.fabric_status not in {None, "Success"}
+    return gpu.fabric is not None and (gpu.fabric != "Completed" or failed)
+
+
+def _describe_fabric(gpu: GpuState) -> str:
+    words = (gpu.fabric, gpu.fabric_status)
+    return tr("fabric {state}", state=", ".join(word for word in words if word))
+
+
+@check("CC-GPU-025", needs=("gpu_health",))
+def links_down(context: CheckContext) -> Iterator[Hit]:
+    counts: dict[str, str] = {}
+    for node, facts in context.known:
+        active = {(gpu.links or 0) - (gpu.links_down or 0) for gpu in facts.gpu_health.devices if gpu.links}
+        partly = [gpu for gpu in facts.gpu_health.devices if 0 < (gpu.links_down or 0) < (gpu.links or 0)]
+        if partly:
+            descriptions = (
+                tr(
+                    "GPU {index}: {down} of {total} NVLinks down",
+                    index=gpu.index,
+                    down=gpu.links_down,
+                    total=gpu.links,
+                )
+                for gpu in partly
+            )
+            yield on_node(node, join_items(descriptions))
+        elif active:
+            counts[node.name] = tr(" or ").join(tr("{count} active", count=count) for count in sorted(active))
+    split = split_votes(counts)
+    if split:
+        yield across_nodes(split.odd, tr("{subject}: {text}", subject="NVLinks", text=split.evidence))
+
+
+@check("CC-GPU-026", needs=("gpu_health",))
+def pcie_is_narrow(context: CheckContext) -> Iterator[Hit]:
+    return _state_hits(
+        context,
+        lambda gpu: 0 < (gpu.width or 0) < (gpu.width_most or 0),
+        lambda gpu: tr("x{width} of x{most}", width=gpu.width, most=gpu.width_most),
+    )
+
+
+@check("CC-GPU-027", needs=("gpus", "torch"))
+def no_kernels(context: CheckContext) -> Iterator[Hit]:
+    for node, facts in context.known:
+        cuda = _parse_numbers(facts.torch.cuda)
+        lacking = {
+            tr("{gpu} has compute capability {version}", gpu=gpu.name or "GPU", version=gpu.capability)
+            for gpu in facts.gpus.devices
+            if cuda and _lacks_kernels(cuda, _parse_numbers(gpu.capability))
+        }
+        if lacking:
+            evidence = tr(
+                "{gpus}; torch {torch} is for CUDA {cuda}",
+                gpus=join_items(sorted(lacking)),
+                torch=facts.torch.version,
+                cuda=facts.torch.cuda,
+            )
+            yield on_node(node, evidence)
+
+
+def _lacks_kernels(cuda: tuple[int, int], capability: tuple[int, int] | None) -> bool:
+    if capability is None:
+        return False
+    return (cuda >= (13, 0) and capability < (7, 5)) or (cuda < (12, 8) and capability >= (10, 0))
+
+
+def _parse_numbers(text: str | None) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", text or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+@check("CC-GPU-028", needs=("gpu_health",))
+def not_persistent(context: CheckContext) -> Iterator[Hit]:
+    return _state_hits(
+        context, lambda gpu: gpu.persistence == "Disabled", lambda _: tr("persistence mode Disabled")
+    )

@@ -1,4 +1,4 @@
-"""All checks, --only/--skip, waivers, evaluate()."""
+"""Judge nodes by all checks: which of them are left out or waived, what they saw, and the findings that follow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from clusterctl.plans.checks import (
     collective,
     connectivity,
     gpu,
-    gpu_health,
-    launchers,
     nics,
     python,
     resources,
@@ -140,10 +138,8 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
 FAMILIES = (
     access,
     python,
-    launchers,
     torch,
     gpu,
-    gpu_health,
     system,
     nics,
     routes,
@@ -174,17 +170,7 @@ def evaluate(
     `nodes[0]` is the master.
     """
     networks = {node.name: resolve_network(node, observed.facts.get(node.name)) for node in nodes}
-    context = CheckContext(
-        tuple(nodes),
-        observed.facts,
-        observed.failures,
-        networks,
-        job,
-        mesh=observed.mesh,
-        deep=observed.deep,
-        local_facts=observed.local_facts,
-        program=observed.program,
-    )
+    context = CheckContext(**vars(observed), nodes=tuple(nodes), networks=networks, job=job)
     selected_checks = [check for check in REGISTERED.values() if check.code not in selection.skipped]
     findings = [
         _make_finding(check, hits, waived, context)

@@ -43,8 +43,7 @@ def _compare_nics(context: CheckContext, value: Callable[[Nic], int | None]) -> 
         node.name: _find_training_nic(context, node, facts)
         for node, facts in _nodes_without_problems(context)
     }
-    by_node = {name: (nic, value(nic)) for name, nic in nics.items() if nic}
-    return split_votes({name: str(number) for name, (_, number) in by_node.items() if number})
+    return split_votes({name: str((nic and value(nic)) or "") for name, nic in nics.items()})
 
 
 def _find_route(context: CheckContext, facts: Facts, peer: str) -> Route | None:

@@ -11,6 +11,7 @@ from clusterctl.plans.checks.framework import (
     Hit,
     across_nodes,
     check,
+    compare_nodes,
     exclude_option,
     join_items,
     of_nodes,
@@ -181,8 +182,7 @@ def kills_at_logout(context: CheckContext) -> Iterator[Hit]:
 
 @check("CC-SYS-010", needs=("platform",))
 def architectures_differ(context: CheckContext) -> Iterator[Hit]:
-    machines = {node.name: facts.platform.machine for node, facts in context.known}
-    split = split_votes({name: machine for name, machine in machines.items() if machine})
+    split = compare_nodes(context, lambda facts: facts.platform.machine)
     if split:
         yield across_nodes(split.odd, split.evidence, exclude=exclude_option(split.odd))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from clusterctl.plans.checks.framework import (
     CheckContext,
@@ -11,11 +11,11 @@ from clusterctl.plans.checks.framework import (
     Split,
     across_nodes,
     check,
+    compare_nodes,
     join_parts,
     on_node,
     pip_install,
     run_on_each,
-    split_votes,
 )
 from clusterctl.plans.launch.launchers import has_simulated_gpus, vendor_of
 from clusterctl.protocol.messages.facts import Facts
@@ -26,13 +26,8 @@ OLDEST_TORCH = (2, 2)
 CUDA_13_DRIVER = 580
 
 
-def _compare_nodes(context: CheckContext, value: Callable[[Facts], str | None]) -> Split | None:
-    by_node = {node.name: value(facts) for node, facts in context.known}
-    return split_votes({name: text for name, text in by_node.items() if text})
-
-
 def _compare_torch(context: CheckContext) -> Split | None:
-    return _compare_nodes(context, lambda facts: facts.torch.version)
+    return compare_nodes(context, lambda facts: facts.torch.version)
 
 
 def _install_commands(context: CheckContext, split: Split) -> str:
@@ -105,7 +100,7 @@ def torch_differs(context: CheckContext) -> Iterator[Hit]:
 @check("CC-TORCH-003", needs=("torch",))
 def cuda_differs(context: CheckContext) -> Iterator[Hit]:
     if _compare_torch(context) is None:
-        split = _compare_nodes(
+        split = compare_nodes(
             context, lambda facts: facts.torch.version and (_describe_cuda(facts) or tr("CPU only"))
         )
         if split:
@@ -124,7 +119,7 @@ def _describe_cuda(facts: Facts) -> str | None:
 def nccl_differs(context: CheckContext) -> Iterator[Hit]:
     if _compare_torch(context) is not None or (context.job and context.job.backend != "nccl"):
         return
-    split = _compare_nodes(context, nccl_version)
+    split = compare_nodes(context, nccl_version)
     if split:
         name = next(
             (name for _, facts in context.known for name in facts.packages if "nccl" in name),
@@ -233,7 +228,7 @@ def nccl_is_not_the_package(context: CheckContext) -> Iterator[Hit]:
 @check("CC-TORCH-009", needs=("torch", "packages"))
 def cudnn_differs(context: CheckContext) -> Iterator[Hit]:
     if _compare_torch(context) is None:
-        split = _compare_nodes(context, lambda facts: _package_version(facts, "nvidia-cudnn"))
+        split = compare_nodes(context, lambda facts: _package_version(facts, "nvidia-cudnn"))
         if split:
             yield across_nodes(
                 split.odd, split.evidence, "" if split.majority else "any", version=split.majority

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.launchers import (
@@ -31,13 +30,11 @@ from clusterctl.plans.launch.template import (
     quote_template,
     render_template,
 )
+from clusterctl.plans.runs.documents import LaunchPlanEntry
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
-
-if TYPE_CHECKING:
-    from clusterctl.plans.runs.documents import LaunchPlanEntry
 
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless set otherwise
 

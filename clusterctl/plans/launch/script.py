@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.specs.job.model import Job
@@ -124,23 +124,36 @@ class Address:
     is_master_addr: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class ScriptUse:
-    """What the syntax trees of a script and of its own modules show.
+    """What the syntax trees of a script and of its own modules show; `add_file` reads one of them.
 
     `init_options` are the options, by `dest`, that are the arguments of init_process_group: dest by keyword.
     `assigned` are attributes that the code sets itself, so that their option does not decide.
     `parses_training_arguments`: the parser is Hugging Face's, which makes an option of each training argument.
     """
 
-    options: tuple[Option, ...] = ()
-    spawns: tuple[Spawn, ...] = ()
-    addresses: tuple[Address, ...] = ()
-    six: tuple[Line, ...] = ()
-    init_options: Mapping[str, str] = field(default_factory=dict)
-    assigned: frozenset[str] = frozenset()
+    options: list[Option] = field(default_factory=list)
+    spawns: list[Spawn] = field(default_factory=list)
+    addresses: list[Address] = field(default_factory=list)
+    six: list[Line] = field(default_factory=list)
+    init_options: dict[str, str] = field(default_factory=dict)
+    assigned: set[str] = field(default_factory=set)
     reads_local_rank: bool = False
     parses_training_arguments: bool = False
+
+    def add_file(self, file: str, source: bytes, root: str = "") -> tuple[str, ...]:
+        """Read a file, and return the files of the code that it may import; of what two files show the first counts.
+
+        What is no Python that this version understands shows nothing. `root` is where imports begin.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "\d" in a string is the author's matter
+                tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ()
+        return _FileReader(file, root, self).read(tree)
 
     def find_option(self, dest: str) -> Option | None:
         """Return the option whose value is this attribute."""
@@ -159,14 +172,6 @@ class ScriptUse:
 
 
 @dataclass(frozen=True)
-class ParsedFile:
-    """What one file shows, and the files of the code that it may import."""
-
-    use: ScriptUse
-    imports: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class JobCode:
     """The code that a job sends to so many nodes: all paths, the texts of files that it runs, and what they call."""
 
@@ -176,55 +181,26 @@ class JobCode:
     use: ScriptUse = field(default_factory=ScriptUse)
 
 
-def parse_file(file: str, source: bytes, root: str = "") -> ParsedFile:
-    """Parse one file; what is no Python that this version understands shows nothing. `root` is where imports begin."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in a string is the author's matter
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ParsedFile(ScriptUse())
-    return _FileReader(file, root, tree).read()
-
-
-def merge_uses(uses: Iterable[ScriptUse]) -> ScriptUse:
-    """Merge what several files show; of two the first counts."""
-    merged = ScriptUse()
-    for use in uses:
-        merged = ScriptUse(
-            options=(*merged.options, *use.options),
-            spawns=(*merged.spawns, *use.spawns),
-            addresses=(*merged.addresses, *use.addresses),
-            six=(*merged.six, *use.six),
-            init_options={**use.init_options, **merged.init_options},
-            assigned=merged.assigned | use.assigned,
-            reads_local_rank=merged.reads_local_rank or use.reads_local_rank,
-            parses_training_arguments=merged.parses_training_arguments or use.parses_training_arguments,
-        )
-    return merged
-
-
 class _FileReader:
-    """Walks over one syntax tree."""
+    """Walks over one syntax tree, and adds to what is known."""
 
-    def __init__(self, file: str, root: str, tree: ast.Module) -> None:
-        self._file, self._root, self._tree = file, root, tree
+    def __init__(self, file: str, root: str, use: ScriptUse) -> None:
+        self._file, self._root, self._use = file, root, use
         self._modules: dict[str, str] = {}  # what a name stands for: `mp` for torch.multiprocessing
         self._texts: dict[str, str] = {}  # names that are set to a text at the top
         self._imports: dict[str, None] = {}
-        self._use = ScriptUse()
 
-    def read(self) -> ParsedFile:
+    def read(self, tree: ast.Module) -> tuple[str, ...]:
         """Read the names first, then what is called by them."""
-        for node in ast.walk(self._tree):
+        for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._read_import(node)
-        for statement in self._tree.body:
+        for statement in tree.body:
             if isinstance(statement, ast.Assign) and (text := _text_of(statement.value)):
                 self._texts.update({one.id: text for one in statement.targets if isinstance(one, ast.Name)})
-        for node, flags in _walk_with_conditions(self._tree):
+        for node, flags in _walk_with_conditions(tree):
             self._read_node(node, flags)
-        return ParsedFile(self._use, tuple(self._imports))
+        return tuple(self._imports)
 
     # names
 
@@ -267,9 +243,9 @@ class _FileReader:
         elif isinstance(node, ast.Assign):
             self._read_assignment(node)
         elif isinstance(node, ast.Constant) and node.value == "LOCAL_RANK":
-            self._use = replace(self._use, reads_local_rank=True)
+            self._use.reads_local_rank = True
         elif isinstance(node, (ast.Import, ast.ImportFrom, ast.Attribute)) and self._is_six(node):
-            self._use = replace(self._use, six=(*self._use.six, self._line(node)))
+            self._use.six.append(self._line(node))
 
     def _line(self, node: ast.AST, text: str = "") -> Line:
         return Line(self._file, getattr(node, "lineno", 0), text[:LONGEST_SHOWN])
@@ -289,12 +265,11 @@ class _FileReader:
         ) or name in OPTION_CALLS:
             self._read_option(call)
         elif name.rpartition(".")[2] in TRAINING_PARSERS:
-            self._use = replace(self._use, parses_training_arguments=True)
+            self._use.parses_training_arguments = True
         elif name in SPAWN:
             nprocs = _keyword(call, "nprocs")
             count = nprocs.value if isinstance(nprocs, ast.Constant) else None
-            number = count if isinstance(count, int) else None
-            self._use = replace(self._use, spawns=(*self._use.spawns, Spawn(self._line(call), number, flags)))
+            self._use.spawns.append(Spawn(self._line(call), count if isinstance(count, int) else None, flags))
         elif name.rpartition(".")[2] == "init_process_group":
             self._read_init(call)
 
@@ -316,29 +291,25 @@ class _FileReader:
             is_flag or action.startswith("store_"),
             self._line(call, ", ".join(names)),
         )
-        self._use = replace(self._use, options=(*self._use.options, option))
+        self._use.options.append(option)
 
     def _read_init(self, call: ast.Call) -> None:
         given = dict(zip(("backend", "init_method"), call.args, strict=False))
         given.update({one.arg: one.value for one in call.keywords if one.arg})
-        dests = {
-            keyword: value.attr
-            for keyword, value in given.items()
-            if isinstance(value, ast.Attribute) and keyword in INIT_KEYWORDS
-        }
-        self._use = replace(self._use, init_options={**dests, **self._use.init_options})
-        url = next((value for keyword, value in given.items() if keyword == "init_method"), None)
+        for keyword, value in given.items():
+            if isinstance(value, ast.Attribute) and keyword in INIT_KEYWORDS:
+                self._use.init_options.setdefault(keyword, value.attr)
+        url = given.get("init_method")
         if url is not None and (text := self._value_of(url)):
             self._add_address(text, call)
 
     def _add_address(self, text: str, node: ast.AST, *, is_master_addr: bool = False) -> None:
-        address = Address(text[:LONGEST_SHOWN], self._line(node), is_master_addr)
-        self._use = replace(self._use, addresses=(*self._use.addresses, address))
+        self._use.addresses.append(Address(text[:LONGEST_SHOWN], self._line(node), is_master_addr))
 
     def _read_assignment(self, node: ast.Assign) -> None:
         for target in node.targets:
             if isinstance(target, ast.Attribute):
-                self._use = replace(self._use, assigned=self._use.assigned | {target.attr})
+                self._use.assigned.add(target.attr)
             elif isinstance(target, ast.Subscript) and self._name_of(target.value).endswith("environ"):
                 text = self._value_of(node.value)
                 if _key_of(target) == "MASTER_ADDR" and text:

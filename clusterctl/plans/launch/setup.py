@@ -20,12 +20,12 @@ from clusterctl.plans.launch.template import (
     quote_template,
     template_to_json,
 )
+from clusterctl.plans.runs.documents import SetupEntry
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.specs.job.model import Hook, Job, Setup
 from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
-    from clusterctl.plans.runs.documents import SetupEntry
     from clusterctl.protocol.messages.files import (
         Hooks,
         HookSpec,

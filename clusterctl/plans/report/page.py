@@ -9,12 +9,11 @@ from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
     overview_plots,
+    render_timeline,
     scalar_plot,
     unusual_nodes,
 )
-from clusterctl.plans.report.evidence import mark_commands, render_ranks, render_sentence, render_slowness
-from clusterctl.plans.report.facts import Facts, list_facts
-from clusterctl.plans.report.markup import Child, Html, document, element, join, table
+from clusterctl.plans.report.markup import STYLE, Child, Html, document, element, hide_secrets, join, table
 from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import (
     ReportedRun,
@@ -23,9 +22,14 @@ from clusterctl.plans.report.reported_run import (
     find_moments,
     make_scale,
 )
-from clusterctl.plans.report.secrets import hide_secrets
-from clusterctl.plans.report.style import STYLE
-from clusterctl.plans.report.timeline import render_timeline
+from clusterctl.plans.report.sections import (
+    Facts,
+    list_facts,
+    mark_commands,
+    render_ranks,
+    render_sentence,
+    render_slowness,
+)
 from clusterctl.plans.runs.history import NodeRecord
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_paths import short_id

@@ -19,15 +19,18 @@ GAP = 3.5  # distances between two points that count as a gap
 
 Point = tuple[float, float | None]
 Format = Callable[[float], str]
+format_percent: Format = "{:.0f} %".format
+format_number: Format = "{:.3g}".format
+format_watts: Format = "{:.0f} W".format
+format_degrees: Format = "{:.0f} °C".format
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line; points are in the order of time, None is a gap. A `faint` one is drawn in the background."""
+    """One line; points are in the order of time, None is a gap."""
 
     label: str
     points: tuple[Point, ...]
-    faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,7 @@ def _grid(plot: Plot, low: float, high: float, y: Callable[[float], float], scal
 
 
 def _draw_line(line: Line, number: int, scale: Scale, y: Callable[[float], float]) -> Html:
-    kind = "faint" if line.faint else f"c{number % MOST_LINES}"
-    return element("path", d=_path(line.points, scale, y), class_=f"line {kind}")
+    return element("path", d=_path(line.points, scale, y), class_=f"line c{number % MOST_LINES}")
 
 
 def _path(points: Sequence[Point], scale: Scale, y: Callable[[float], float]) -> str:
@@ -201,9 +203,7 @@ def _draw_stall(begin: float, end: float, scale: Scale) -> Html:
 
 def _legend(plot: Plot) -> list[Html]:
     lines = [
-        element(
-            "span", "■ ", line.label, " ", class_="key faint" if line.faint else f"key c{number % MOST_LINES}"
-        )
+        element("span", "■ ", line.label, " ", class_=f"key c{number % MOST_LINES}")
         for number, line in enumerate(plot.lines)
         if line.label
     ]
@@ -234,11 +234,6 @@ def render_time(seconds: float) -> str:
     return render_duration(seconds) if round(seconds) else "0"
 
 
-def format_percent(value: float) -> str:
-    """Write a share of 100."""
-    return f"{value:.0f} %"
-
-
 def format_bytes(value: float) -> str:
     """Write bytes with a unit of a thousand."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
@@ -251,21 +246,6 @@ def format_bytes(value: float) -> str:
 def format_rate(value: float) -> str:
     """Write bytes per second."""
     return f"{format_bytes(value)}/s"
-
-
-def format_number(value: float) -> str:
-    """Write a number with three digits."""
-    return f"{value:.3g}"
-
-
-def format_watts(value: float) -> str:
-    """Write a power."""
-    return f"{value:.0f} W"
-
-
-def format_degrees(value: float) -> str:
-    """Write a temperature."""
-    return f"{value:.0f} °C"
 
 
 def plots_in_rows(plots: Sequence[Html]) -> Html:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from clusterctl.codes.lookup import find_entry
+from clusterctl.codes.lookup import find_entry, word
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.alone import alone_to_json
@@ -23,7 +23,7 @@ from clusterctl.plans.runs.state import (
     run_seconds,
     taking_part,
 )
-from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
+from clusterctl.plans.sync.received_names import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending
@@ -31,8 +31,10 @@ from clusterctl.protocol.run_end import RunEnd, judge_end
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, LOST, STATES, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.protocol.tracebacks import strip_rank
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import quote_word
-from clusterctl.translation import english_of
+from clusterctl.translation import english_of, tr
 
 if TYPE_CHECKING:
     from clusterctl.plans.runs.documents import AttemptEntry, CauseEntry, FailureEntry, VerdictEntry
@@ -327,3 +329,29 @@ def advised_command(cause: Cause, run: str) -> str:
     rank = {} if cause.failure.rank is None else {"rank": str(cause.failure.rank)}
     names = {**cause.symptom_match.values, **rank, "node": cause.failure.node, "run": run}
     return render_command(cause.symptom_match.symptom.code, names)
+
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import JournalEvent
+
+
+def describe_world_event(event: Untrusted) -> str:
+    """Return that processes of a node were started with another WORLD_SIZE; nothing for any other event."""
+    observed, planned = event.integer("seen", 0), event.integer("planned", 0)
+    if cast("JournalEvent", event.text("event", 40)) != "world_size" or observed is None or planned is None:
+        return ""
+    return describe_unplanned(observed, planned)
+
+
+def describe_unplanned(observed: int, planned: int) -> str:
+    """Return what was seen and what it means."""
+    message, fix = word("CC-RUN-051", "", {"observed": observed, "planned": planned})
+    return tr("{code}: {text}; {fix}", code="CC-RUN-051", text=message, fix=fix)
+
+
+def render_unplanned(world_sizes: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return the check of a run that has ended; `world_sizes` are what was seen and what was planned, by node."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, pair in world_sizes.items():
+        groups.setdefault(pair, []).append(name)
+    return [f"{fold_names(names)}: {describe_unplanned(*pair)}" for pair, names in groups.items()]

@@ -1,21 +1,21 @@
-"""Which of the files that a node lists are taken: their names are judged here, nothing is believed.
+"""Which of the files that a node lists are taken, and what it reports of files outside the output directory.
 
-The first part of a path is ours: a node lists each entry below one of the names that it was asked for.
-
-A path is taken if its parts are plain names, if nothing else has that name, and if it lies below directories only.
-A link is made again if it is relative and its way up, which may only be its beginning, stays below the target:
-then it leads nowhere else, whatever the other links are.
+Nothing of a name is believed. The first part of a path is ours: a node lists each entry below one of the names that it
+was asked for. A path is taken if its parts are plain names, if nothing else has that name, and if it lies below
+directories only. A link is made again if it is relative and its way up, which may only be its beginning, stays below
+the target: then it leads nowhere else, whatever the other links are.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from clusterctl.protocol.untrusted import Row
+from clusterctl.plans.runs.documents import OutsideFilesEntry
+from clusterctl.protocol.untrusted import Row, Untrusted
 from clusterctl.translation import tr
 
 MAX_ENTRIES = 100_000
@@ -25,6 +25,10 @@ LONGEST_NAME = 255
 MAX_NAMES = 64 << 20  # bytes of all names of one node
 ROW_VALUES = 9
 MOST_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
+
+MAX_NAMED = 5  # of the files outside the output directory
+LONGEST_FILE_NAME = 200
+MAX_NUMBER = 1 << 63
 
 META_FOLDER = ".clusterctl"  # of clusterctl itself, beside what has arrived
 # what programs act on as soon as it is there: git and hg run the hooks in them, sshd lets in whom they name
@@ -220,3 +224,35 @@ class _Names:
 
     def _key(self, path: str) -> str:
         return unicodedata.normalize("NFC", path).casefold() if self._ignores_case else path
+
+
+@dataclass(frozen=True)
+class OutsideFiles:
+    """The files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
+
+    files: int
+    bytes: int
+    names: tuple[str, ...]
+    more: bool = False
+
+
+def parse_outside(raw: Untrusted) -> OutsideFiles | None:
+    """Read what a node reports; None if it knows nothing, or if that makes no sense."""
+    files, size = raw.integer("files", 0, MAX_NUMBER), raw.integer("bytes", 0, MAX_NUMBER)
+    if files is None or size is None or not raw.is_list("names"):
+        return None
+    return OutsideFiles(files, size, raw.texts("names", MAX_NAMED, LONGEST_FILE_NAME), raw.flag("more"))
+
+
+def with_outside_files(parts: Mapping[str, OutsideFiles | None]) -> dict[str, OutsideFiles]:
+    """Keep the nodes that have such files."""
+    return {name: files for name, files in parts.items() if files is not None and (files.files or files.more)}
+
+
+def outside_to_json(files: OutsideFiles | None) -> OutsideFilesEntry | None:
+    """Return the entry of one node; None where nothing is known."""
+    return (
+        None
+        if files is None
+        else {"files": files.files, "bytes": files.bytes, "names": list(files.names), "more": files.more}
+    )

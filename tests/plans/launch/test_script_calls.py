@@ -11,9 +11,7 @@ from clusterctl.plans.launch.script import (
     ScriptLaunch,
     ScriptUse,
     merge_args,
-    merge_uses,
     output_args,
-    parse_file,
     plan_script,
 )
 
@@ -47,9 +45,12 @@ def work(gpu, args):
 """
 
 
-def use_of(text: str) -> ScriptUse:
-    """Read a script."""
-    return parse_file("train.py", text.encode()).use
+def use_of(*sources: str | bytes) -> ScriptUse:
+    """Read the files of a script."""
+    use = ScriptUse()
+    for source in sources:
+        use.add_file("train.py", source.encode() if isinstance(source, str) else source)
+    return use
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_a_rank_that_the_code_sets_itself_is_no_argument() -> None:
 )
 def test_torch_six_in_every_spelling(text: str, line: int) -> None:
     """With an import, and without one."""
-    assert use_of(text).six == ((Line("train.py", line),) if line else ())
+    assert use_of(text).six == ([Line("train.py", line)] if line else [])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_torch_six_in_every_spelling(text: str, line: int) -> None:
 )
 def test_what_cannot_be_parsed_shows_nothing(source: bytes) -> None:
     """No file of a user ends the command, however it is damaged."""
-    assert parse_file("train.py", source).use == ScriptUse()
+    assert use_of(source) == ScriptUse()
 
 
 def test_a_declared_encoding_counts_and_warnings_of_the_script_are_not_shown() -> None:
@@ -122,14 +123,14 @@ def test_a_declared_encoding_counts_and_warnings_of_the_script_are_not_shown() -
     text = "# -*- coding: gbk -*-\nx = '\u4f60\\d'\np.add_argument('--local_rank')\n"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        use = parse_file("train.py", text.encode("gbk")).use
+        use = use_of(text.encode("gbk"))
     assert use.local_rank_option is not None
 
 
 def test_the_modules_beside_the_script_are_found() -> None:
     """Absolute from where Python looks first, relative from the file's own folder."""
     text = "import data, pkg.model as m\nfrom lib import nets\nfrom . import near\nfrom ..up import far\n"
-    imports = parse_file("code/sub/train.py", text.encode(), "code").imports
+    imports = ScriptUse().add_file("code/sub/train.py", text.encode(), "code")
     assert {
         "code/data.py",
         "code/pkg/model.py",
@@ -144,7 +145,7 @@ def test_the_modules_beside_the_script_are_found() -> None:
 def test_of_two_files_both_count() -> None:
     """The parser may stand in one, the process group in the other."""
     first, second = BY_HAND.split("args = ")
-    both = merge_uses([use_of(first), use_of("import torch.distributed as dist\nargs = " + second)])
+    both = use_of(first, "import torch.distributed as dist\nargs = " + second)
     assert plan_script(both) == plan_script(use_of(BY_HAND))
 
 
@@ -188,4 +189,4 @@ def test_the_arguments_of_the_job_stay(
 )
 def test_the_option_for_results(source: str, args: tuple[str, ...]) -> None:
     """Of argparse, click and Hugging Face; a file keeps its name, and a flag is no folder."""
-    assert output_args(parse_file("t.py", source.encode()).use) == args
+    assert output_args(use_of(source)) == args

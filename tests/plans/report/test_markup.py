@@ -10,8 +10,7 @@ import pytest
 from reported import HOSTILE, Tags
 
 from clusterctl.plans.report import markup
-from clusterctl.plans.report.markup import document, element, escape, join
-from clusterctl.plans.report.secrets import hide_secrets
+from clusterctl.plans.report.markup import document, element, escape, hide_secrets, join
 from clusterctl.protocol.redact import REDACTED
 
 FOLDER = Path(markup.__file__).parent

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clusterctl.plans.report.style import STYLE
+from clusterctl.plans.report.markup import STYLE
 
 TEXT, DRAWN = 4.5, 3.0  # WCAG 2.2: 1.4.3 for text, 1.4.11 for what is drawn
 READ = ("fg", "dim", "bad", "good", "warn", *(f"c{number}" for number in range(8)))

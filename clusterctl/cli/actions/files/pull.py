@@ -30,7 +30,6 @@ from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Runs, choose_run
-from clusterctl.plans.sync.outside_files import with_outside_files
 from clusterctl.plans.sync.received_names import (
     MAX_BYTES,
     MAX_ENTRIES,
@@ -38,6 +37,7 @@ from clusterctl.plans.sync.received_names import (
     FileSource,
     ListedEntry,
     plan_download,
+    with_outside_files,
 )
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_job_name
 from clusterctl.protocol.run_paths import is_meant

@@ -31,7 +31,7 @@ from clusterctl.cli.options import prompt
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.terminal import hint, info
 from clusterctl.errors import UsageError
-from clusterctl.plans.pythons import PythonChoice
+from clusterctl.plans.discover import PythonChoice
 from clusterctl.specs.inventory.render import render_inventory
 from clusterctl.specs.job.render import choose_job_name, render_job
 from clusterctl.specs.nodeset import fold_names

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterctl.plans.launch.script import LARGEST_SCRIPT, output_args, parse_file, plan_script
+from clusterctl.plans.discover import list_imports, list_requirements
+from clusterctl.plans.launch.script import LARGEST_SCRIPT, ScriptUse, output_args, plan_script
 from clusterctl.plans.launch.setup import NAMES_TORCH
-from clusterctl.plans.pythons import list_imports, list_requirements
 from clusterctl.specs.job.render import JobDraft
 
 REQUIREMENTS = "requirements.txt"
@@ -32,7 +32,8 @@ class SetupDraft:
 
 def draft_job(folder: Path, script: str, name: str, *, has_gpus: bool, setup: SetupDraft) -> JobDraft:
     """Draft the job of a script in this folder by what its source shows."""
-    use = parse_file(script, read_source(folder, script)).use
+    use = ScriptUse()
+    use.add_file(script, read_source(folder, script))
     found = plan_script(use)
     return JobDraft(
         name=name,

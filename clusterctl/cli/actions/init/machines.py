@@ -27,8 +27,14 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.discover import NOT_REACHED, plan_discovery
-from clusterctl.plans.pythons import ACTIVE, FoundPythons, PythonChoice, choose_pythons
+from clusterctl.plans.discover import (
+    ACTIVE,
+    NOT_REACHED,
+    FoundPythons,
+    PythonChoice,
+    choose_pythons,
+    plan_discovery,
+)
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported

@@ -14,16 +14,15 @@ from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
     overview_plots,
+    render_timeline,
     scalar_plot,
     unusual_nodes,
 )
-from clusterctl.plans.report.evidence import render_ranks, render_sentence
-from clusterctl.plans.report.facts import list_facts
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, live_document
 from clusterctl.plans.report.page import render_facts, render_result
 from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
-from clusterctl.plans.report.timeline import render_timeline
+from clusterctl.plans.report.sections import list_facts, render_ranks, render_sentence
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STALLED, STOPPED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names

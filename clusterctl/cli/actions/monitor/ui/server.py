@@ -32,8 +32,7 @@ from urllib.parse import parse_qs
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, TooManyError, View
 from clusterctl.cli.actions.monitor.ui.feed import Update as FeedUpdate
 from clusterctl.console.text import json_text
-from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE_FILE
-from clusterctl.plans.report.style import STYLE
+from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE, STYLE_FILE
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.translation import tr

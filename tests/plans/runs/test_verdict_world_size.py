@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from ends import judge
 
-from clusterctl.plans.launch.world_size_check import (
+from clusterctl.plans.runs.state import parse_state
+from clusterctl.plans.runs.verdict import (
     describe_world_event,
     render_unplanned,
+    verdict_to_json,
 )
-from clusterctl.plans.runs.state import parse_state
-from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.protocol.untrusted import Untrusted
 
 

@@ -1,0 +1,185 @@
+"""What a report and the page of `ui` say of a run: who, when, what and where; and where the ranks were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.evidence import RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
+from clusterctl.plans.diagnose.rank_rows import RankRow, fold_ranks, fold_stacks, rank_headings
+from clusterctl.plans.diagnose.slow import Lateness, Slowness
+from clusterctl.plans.report.markup import Child, Html, element, join, table
+from clusterctl.plans.report.reported_run import ReportedRun, describe_span
+from clusterctl.plans.runs.history import NodeRecord
+from clusterctl.plans.runs.state import node_ranks
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import begin_commands, render_duration
+from clusterctl.translation import to_translate, tr, trn
+
+Facts = dict[str, str]
+ABOUT: Mapping[str, str] = {  # what the launch recorded of each node, and what it is called
+    "code": to_translate("code"),
+    "nic": to_translate("why these NICs"),
+    "python": "Python",
+    "torch": "torch",
+    "cuda": "CUDA",
+    "nccl": "NCCL",
+    "driver": to_translate("GPU driver"),
+    "kernel": to_translate("kernel"),
+    "clusterctl": "clusterctl",
+}
+LONGEST_HASH = 16
+MOST_ROWS, MOST_STACKS = 48, 12
+MOST_STACK_LINES = 200
+
+
+def list_facts(run: ReportedRun) -> Facts:
+    """List them in the order in which they are shown."""
+    latest = run.latest
+    facts: Facts = {tr("result"): run.state, tr("ran for"): describe_span(run)}
+    if latest is not None:
+        facts[tr("job")] = latest.job
+        facts[tr("cluster")] = latest.cluster
+        launched = tr("{user}, from {directory}", user=latest.launched_by, directory=latest.launched_from)
+        facts[tr("launched by")] = launched if latest.launched_from else latest.launched_by
+    facts[tr("launched")] = run.date(run.began)
+    if run.ended_at is not None:
+        facts[tr("ended at")] = run.date(run.ended_at)
+    facts[tr("nodes")] = _describe_nodes(run)
+    if latest is not None:
+        facts[tr("ranks")] = str(latest.world_size if latest.world_size is not None else "?")
+        if latest.attempt > 1:
+            facts[tr("attempts")] = str(latest.attempt)
+        if latest.time_limit:
+            facts[tr("time limit")] = render_duration(latest.time_limit)
+    facts[tr("GPUs")] = fold(run.records, _describe_gpus)
+    facts[tr("training network")] = _describe_network(run)
+    for key, name in ABOUT.items():
+        facts[tr(name)] = fold(run.records, lambda record, key=key: _about(record, key))  # type: ignore[misc]  # key is bound
+    return {name: value for name, value in facts.items() if value}
+
+
+def _about(record: NodeRecord, key: str) -> str:
+    value = record.launched.about.get(key, "")
+    return value[:LONGEST_HASH] if key == "code" else translate_node_text(value)
+
+
+def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str]) -> str:
+    """Return what all nodes have in common, or each value with its nodes."""
+    groups: dict[str, list[str]] = {}
+    for name, record in records.items():
+        text = describe(record)
+        if text:
+            groups.setdefault(text, []).append(name)
+    if len(groups) == 1:
+        return next(iter(groups))
+    return tr("; ").join(
+        tr("{text} ({nodes})", text=text, nodes=fold_names(names)) for text, names in groups.items()
+    )
+
+
+def _describe_nodes(run: ReportedRun) -> str:
+    ranks = node_ranks(run.parts)
+    names = sorted(run.parts, key=lambda name: (ranks[name] is None, ranks[name] or 0))
+    count = trn("{n} node", "{n} nodes", len(names))
+    return tr("{subject}: {text}", subject=count, text=fold_names(names)) if names else ""
+
+
+def _describe_gpus(record: NodeRecord) -> str:
+    names = [name for name, _ in record.history.machine.gpus if name]
+    kinds = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+    return ", ".join(kinds)
+
+
+def _describe_network(run: ReportedRun) -> str:
+    parts = [
+        tr(
+            "{subject}: {text}",
+            subject=name,
+            text=f"{', '.join(record.launched.nics)} {record.launched.address}".strip(),
+        )
+        for name, record in list(run.records.items())[:16]
+        if record.launched.nics or record.launched.address
+    ]
+    more = len(run.records) - 16
+    rest = [trn("and {n} more node", "and {n} more nodes", more)] if more > 0 and parts else []
+    return tr("; ").join([*parts, *rest])
+
+
+def render_sentence(judgement: Judgement, command: str = "clusterctl") -> list[Child]:
+    """Return the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
+    sentence = element("b", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code))
+    fix = begin_commands(judgement.fix, command)
+    return [
+        element("p", sentence, class_="bad" if judgement.hangs else None),
+        element("p", *mark_commands(tr("next: {command}", command=fix))) if fix else None,
+    ]
+
+
+def mark_commands(text: str) -> list[Child]:
+    """Show as code what a text has between backticks."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return [text]
+    return [element("code", piece) if number % 2 else piece for number, piece in enumerate(pieces)]
+
+
+def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: bool = True) -> list[Child]:
+    """Return the ranks as `diagnose` shows them, and the stacks, those of the suspects first, and open if wanted."""
+    suspects = judgement.suspects
+    rows = fold_ranks(ranks, suspects)
+    more = len(rows) - MOST_ROWS
+    ordered = sorted(ranks, key=lambda rank: (rank.rank not in suspects, rank.rank))
+    stacks = list(fold_stacks(ordered).items())[:MOST_STACKS]
+    return [
+        table(rank_headings(), map(_rank_row, rows[:MOST_ROWS])) if rows else None,
+        element("p", trn("and {n} more row", "and {n} more rows", more), class_="faint")
+        if more > 0
+        else None,
+        *(_stack(stack, numbers, is_open=opens and numbers[0] in suspects) for stack, numbers in stacks),
+    ]
+
+
+def _rank_row(row: RankRow) -> Html:
+    cells = (row.ranks, row.nodes, row.process, element("code", row.at), row.collective)
+    return element("tr", *(element("td", cell) for cell in cells), class_="bad" if row.is_suspect else None)
+
+
+def _stack(stack: str, ranks: list[int], *, is_open: bool) -> Html:
+    title = trn("stacks of rank {ranks}", "stacks of ranks {ranks}", len(ranks), ranks=fold_numbers(ranks))
+    lines: list[Child] = []
+    for line in stack.splitlines()[:MOST_STACK_LINES]:
+        lines += [line, element("br")]
+    return element(
+        "details",
+        element("summary", title),
+        element("pre", join(lines[:-1])),
+        open="" if is_open else None,
+    )
+
+
+def render_slowness(slowness: Slowness) -> list[Child]:
+    """Return the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
+    judgement = slowness.judgement
+    headings = (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"))
+    note = tr(
+        "{count} collectives in {seconds:.1f} s; GPU time after the launch of a kernel is not included",
+        count=slowness.collectives,
+        seconds=slowness.seconds,
+    )
+    rows = [_late_row(row, is_suspect=row.rank in judgement.suspects) for row in slowness.rows[:MOST_ROWS]]
+    kind = "bad" if judgement.suspects else None
+    return [
+        element(
+            "p", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), class_=kind
+        ),
+        table(headings, rows) if rows else None,
+        element("p", note, class_="faint") if rows else None,
+    ]
+
+
+def _late_row(row: Lateness, *, is_suspect: bool) -> Html:
+    shares = f"{row.last * 100:.0f} %", f"{row.delay * 1000:.1f} ms", f"{row.loss * 100:.1f} %"
+    cells = (str(row.rank), row.node, *shares)
+    return element("tr", *(element("td", cell) for cell in cells), class_="bad" if is_suspect else None)
