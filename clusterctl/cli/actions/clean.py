@@ -1,11 +1,12 @@
-"""Clean and orphans."""
+"""Remove old runs, unused files and leftover processes from the nodes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -60,7 +61,6 @@ from clusterctl.plans.cleanup import (
     plan_cleanup,
     select_orphans,
 )
-from clusterctl.plans.runs.selection import Owner
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
@@ -70,81 +70,50 @@ if TYPE_CHECKING:
     from clusterctl.console.documents.files import CleanDocument, CleanOrphansDocument, CleanWarmDocument
 
 MOST_STRANDED = 5  # runs
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class OrphanAnswers:
-    """The nodes' answers, and the nodes that gave none."""
-
-    by_node: dict[str, Orphans]
-    errors: dict[str, ClusterctlError]
-
-
-def query_orphans(cluster: Cluster, nodes: Sequence[Node]) -> OrphanAnswers:
-    """Ask every node at the same time."""
-    by_node: dict[str, Orphans] = {}
-    errors: dict[str, ClusterctlError] = {}
-    for outcome in cluster.each(
-        nodes, lambda c, node: with_any_python(node, lambda python: find_orphans(c, node, python))[0]
-    ):
-        if outcome.value is not None:
-            by_node[outcome.node.name] = outcome.value
-        elif outcome.error is not None:
-            errors[outcome.node.name] = outcome.error
-    return OrphanAnswers({node.name: by_node[node.name] for node in nodes if node.name in by_node}, errors)
+def ask_nodes(
+    cluster: Cluster, nodes: Sequence[Node], question: Callable[[Any, Node, Interpreter], T]
+) -> tuple[dict[str, T], dict[str, ClusterctlError]]:
+    """Ask every node at the same time and report failures; gives the answers and the failures by node."""
+    outcomes = {
+        outcome.node.name: outcome
+        for outcome in cluster.each(
+            nodes, lambda c, node: with_any_python(node, lambda python: question(c, node, python))[0]
+        )
+    }
+    ordered = [outcomes[node.name] for node in nodes]
+    errors = {outcome.node.name: outcome.error for outcome in ordered if outcome.error is not None}
+    report_failures(errors.values())
+    return {outcome.node.name: outcome.value for outcome in ordered if outcome.value is not None}, errors
 
 
-@dataclass(frozen=True)
-class WarmAnswers:
-    """The nodes' answers, and the nodes that gave none."""
-
-    by_node: dict[str, tuple[WarmServer, ...]]
-    errors: dict[str, ClusterctlError]
-
-
-def query_warm_servers(cluster: Cluster, nodes: Sequence[Node], *, end: bool = False) -> WarmAnswers:
-    """Ask every node at the same time for what waits there for the next launch, and end it if wished."""
-    by_node: dict[str, tuple[WarmServer, ...]] = {}
-    errors: dict[str, ClusterctlError] = {}
-    for outcome in cluster.each(
-        nodes, lambda c, node: with_any_python(node, lambda python: query_warm(c, node, python, end=end))[0]
-    ):
-        if outcome.value is not None:
-            by_node[outcome.node.name] = outcome.value
-        elif outcome.error is not None:
-            errors[outcome.node.name] = outcome.error
-    return WarmAnswers({node.name: by_node[node.name] for node in nodes if node.name in by_node}, errors)
+def query_warm_servers(
+    cluster: Cluster, nodes: Sequence[Node], *, end: bool = False
+) -> tuple[dict[str, tuple[WarmServer, ...]], dict[str, ClusterctlError]]:
+    """Ask every node for what waits there for the next launch, and end it if wanted."""
+    return ask_nodes(cluster, nodes, partial(query_warm, end=end))
 
 
 def stop_orphans_everywhere(
     cluster: Cluster, nodes: Sequence[Node], orphans: Mapping[str, Sequence[Orphan]]
 ) -> tuple[dict[str, EndedOrphans], dict[str, ClusterctlError]]:
-    """End these on every node at the same time; gives what came of it, and the nodes where nothing did."""
-    ended: dict[str, EndedOrphans] = {}
-    errors: dict[str, ClusterctlError] = {}
+    """End these on every node; gives what came of it, and the nodes where nothing did."""
     targets = [node for node in nodes if orphans.get(node.name)]
-    for outcome in cluster.each(
-        targets,
-        lambda c, node: with_any_python(
-            node, lambda python: stop_orphans(c, node, python, orphans[node.name])
-        )[0],
-    ):
-        if outcome.value is not None:
-            ended[outcome.node.name] = outcome.value
-        elif outcome.error is not None:
-            errors[outcome.node.name] = outcome.error
-    return ended, errors
+    return ask_nodes(
+        cluster, targets, lambda c, node, python: stop_orphans(c, node, python, orphans[node.name])
+    )
 
 
 def list_orphans(cluster: Cluster, nodes: Sequence[Node], *, as_json: bool) -> int:
     """List them; gives the exit code."""
-    answers = query_orphans(cluster, nodes)
-    report_failures(answers.errors.values())
+    orphans, _ = ask_nodes(cluster, nodes, find_orphans)
     if as_json:
-        write_document(orphans_to_json(answers.by_node))
-    elif answers.by_node:
-        show_orphans(answers.by_node)
-    return reading_exit_code(len(answers.by_node), len(nodes))
+        write_document(orphans_to_json(orphans))
+    elif orphans:
+        show_orphans(orphans)
+    return reading_exit_code(len(orphans), len(nodes))
 
 
 @dataclass(frozen=True)
@@ -178,7 +147,6 @@ class Clean:
         with open_cluster() as cluster:
             try:
                 self._query_storage(cluster)
-                report_failures(self._errors.values())
                 answered = len(self._nodes) - len(self._errors)
                 if not answered:
                     return 4
@@ -206,31 +174,22 @@ class Clean:
 
     def _query_storage(self, cluster: Cluster) -> None:
         """Ask every node what it holds; the conversations stay open."""
-        arrived: dict[str, NodeStorage] = {}
-        for outcome in cluster.each(self._nodes, self._open):
-            name = outcome.node.name
-            if outcome.error is not None:
-                self._errors[name] = outcome.error
-            elif outcome.value is not None:
-                self._sessions[name], storage = outcome.value
-                if storage is None:
-                    notice(tr("{node}: {path} does not exist", node=name, path=outcome.node.workdir))
-                else:
-                    arrived[name] = storage
-        self._storage = {node.name: arrived[node.name] for node in self._nodes if node.name in arrived}
+        opened, self._errors = ask_nodes(cluster, self._nodes, self._open)
+        paths = {node.name: node.workdir for node in self._nodes}
+        for name, (session, storage) in opened.items():
+            self._sessions[name] = session
+            if storage is None:
+                notice(tr("{node}: {path} does not exist", node=name, path=paths[name]))
+            else:
+                self._storage[name] = storage
 
-    def _open(self, c: Any, node: Node) -> tuple[Session, NodeStorage | None]:
-        unused = min(STORE_UNUSED_FOR, self._options.bounds.older_than)
-
-        def read(python: Interpreter) -> tuple[Session, NodeStorage | None]:
-            session = tasks.clean(c, node, python, unused)
-            try:
-                return session, read_storage(session, node.name)
-            except BaseException:
-                session.close()
-                raise
-
-        return with_any_python(node, read)[0]
+    def _open(self, c: Any, node: Node, python: Interpreter) -> tuple[Session, NodeStorage | None]:
+        session = tasks.clean(c, node, python, min(STORE_UNUSED_FOR, self._options.bounds.older_than))
+        try:
+            return session, read_storage(session, node.name)
+        except BaseException:
+            session.close()
+            raise
 
     def _plan_cleanup(self) -> CleanupPlan:
         parts = [part for storage in self._storage.values() for part in storage.stored_runs]
@@ -242,28 +201,27 @@ class Clean:
 
     def _find_orphans(self, cluster: Cluster) -> None:
         """Find leftover processes that may be stopped; a node without an answer has none."""
-        nodes = [node for node in self._nodes if node.name in self._storage]
-        answers = query_orphans(cluster, nodes)
-        report_failures(answers.errors.values())
-        self._errors.update(answers.errors)
-        me = None if self._options.everyone else current_owner()
-        self._orphans = _select_own(answers, me)
+        orphans, errors = ask_nodes(cluster, self._nodes_with_storage, find_orphans)
+        self._errors.update(errors)
+        self._orphans = _select_own(orphans, self._options)
 
     def _find_warm(self, cluster: Cluster) -> None:
         """Find what waits for the next launch."""
-        answers = query_warm_servers(cluster, [node for node in self._nodes if node.name in self._storage])
-        report_failures(answers.errors.values())
-        self._errors.update(answers.errors)
-        self._warm = {name: servers for name, servers in answers.by_node.items() if servers}
+        warm, errors = query_warm_servers(cluster, self._nodes_with_storage)
+        self._errors.update(errors)
+        self._warm = {name: servers for name, servers in warm.items() if servers}
+
+    @property
+    def _nodes_with_storage(self) -> list[Node]:
+        return [node for node in self._nodes if node.name in self._storage]
 
     def _stop_warm(self, cluster: Cluster) -> None:
         if self._warm:
             nodes = [node for node in self._nodes if node.name in self._warm]
-            answers = query_warm_servers(cluster, nodes, end=True)
-            report_failures(answers.errors.values())
-            self._errors.update(answers.errors)
+            ended, errors = query_warm_servers(cluster, nodes, end=True)
+            self._errors.update(errors)
             if not self._options.as_json:
-                show_ended_warm(answers.by_node)
+                show_ended_warm(ended)
 
     def _show_orphans(self) -> None:
         for name, orphans in self._orphans.items():
@@ -275,7 +233,6 @@ class Clean:
 
     def _stop_orphans(self, cluster: Cluster) -> None:
         self._ended, errors = stop_orphans_everywhere(cluster, self._nodes, self._orphans)
-        report_failures(errors.values())
         self._errors.update(errors)
         if not self._options.as_json:
             show_ended_orphans(self._ended)
@@ -322,9 +279,9 @@ class Clean:
         by_node: dict[str, list[StoredRun]] = {name: [] for name in self._storage}
         for part, _ in cleanup.removals:
             by_node[part.node].append(part)
-        nodes = [node for node in self._nodes if node.name in self._storage]
         for outcome in fan_out(
-            nodes, lambda node: remove_stored_runs(self._sessions[node.name], by_node[node.name], node.name)
+            self._nodes_with_storage,
+            lambda node: remove_stored_runs(self._sessions[node.name], by_node[node.name], node.name),
         ):
             if outcome.value is not None:
                 self._removed[outcome.node.name] = outcome.value
@@ -356,16 +313,13 @@ class Clean:
 def clean_warm(nodes: Sequence[Node], *, dry_run: bool = False, as_json: bool = False) -> int:
     """Stop what waits for the next launch, and nothing else; gives the exit code."""
     with open_cluster() as cluster:
-        answers = query_warm_servers(cluster, nodes, end=not dry_run)
-    report_failures(answers.errors.values())
+        warm, _ = query_warm_servers(cluster, nodes, end=not dry_run)
     if as_json:
-        document: CleanWarmDocument = {"schema": 1, "warm": warm_to_json(answers.by_node)}
+        document: CleanWarmDocument = {"schema": 1, "warm": warm_to_json(warm)}
         write_document(document)
-    elif answers.by_node and dry_run:
-        show_warm(answers.by_node)
-    elif answers.by_node:
-        show_ended_warm(answers.by_node)
-    return reading_exit_code(len(answers.by_node), len(nodes))
+    elif warm:
+        (show_warm if dry_run else show_ended_warm)(warm)
+    return reading_exit_code(len(warm), len(nodes))
 
 
 def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
@@ -373,31 +327,29 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
     with open_cluster() as cluster:
         if options.dry_run:
             return list_orphans(cluster, nodes, as_json=options.as_json)
-        answers = query_orphans(cluster, nodes)
-        report_failures(answers.errors.values())
-        me = None if options.everyone else current_owner()
-        chosen = _select_own(answers, me)
-        if not options.as_json and answers.by_node:
-            show_orphans(answers.by_node)
+        orphans, failed = ask_nodes(cluster, nodes, find_orphans)
+        chosen = _select_own(orphans, options)
+        if not options.as_json and orphans:
+            show_orphans(orphans)
         ended: dict[str, EndedOrphans] = {}
         if chosen:
             _confirm(tr("End these processes?"), options)
             ended, errors = stop_orphans_everywhere(cluster, nodes, chosen)
-            report_failures(errors.values())
-            answers.errors.update(errors)
+            failed.update(errors)
     if options.as_json:
         document: CleanOrphansDocument = {"schema": 1, "orphans": ended_orphans_to_json(chosen, ended)}
         write_document(document)
     else:
         show_ended_orphans(ended)
-    if any(entry.remaining for entry in ended.values()) or (answers.errors and answers.by_node):
+    if any(entry.remaining for entry in ended.values()) or (failed and orphans):
         return 5
-    return reading_exit_code(len(answers.by_node), len(nodes))
+    return reading_exit_code(len(orphans), len(nodes))
 
 
-def _select_own(answers: OrphanAnswers, me: Owner | None) -> dict[str, tuple[Orphan, ...]]:
+def _select_own(by_node: Mapping[str, Orphans], options: CleanOptions) -> dict[str, tuple[Orphan, ...]]:
     """Return the processes that may be ended, by node; a node without any is left out."""
-    chosen = {name: select_orphans(one.own, me) for name, one in answers.by_node.items()}
+    me = None if options.everyone else current_owner()
+    chosen = {name: select_orphans(one.own, me) for name, one in by_node.items()}
     return {name: orphans for name, orphans in chosen.items() if orphans}
 
 

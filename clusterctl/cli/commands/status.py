@@ -86,11 +86,9 @@ def _query_warm(
     if not names:
         return {}
     from clusterctl.cli.actions.clean import query_warm_servers
-    from clusterctl.cli.context.nodes import report_failures
 
-    answers = query_warm_servers(cluster, [node for node in nodes if node.name in names])
-    report_failures(answers.errors.values())
-    return {name: servers for name, servers in answers.by_node.items() if servers}
+    warm, _ = query_warm_servers(cluster, [node for node in nodes if node.name in names])
+    return {name: servers for name, servers in warm.items() if servers}
 
 
 @click.command(
