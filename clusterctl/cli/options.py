@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import click
 
-from clusterctl.cli.completion import complete_nodes
+from clusterctl.cli.completion import complete_nodes, complete_run
 from clusterctl.cli.context.load import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
@@ -128,6 +128,11 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # not generic at run 
         return seconds
 
 
+PORT_MESSAGE = to_translate("{value!r} is not a port")
+PORT = WholeNumber(PORT_MESSAGE, 1, 65535)
+RANK = WholeNumber(to_translate("{value!r} is not a rank"))
+
+
 def _outside(number: float, least: float, most: float) -> str:
     if number < least:
         return tr(
@@ -165,6 +170,7 @@ node_options = (
 )
 
 
+run_argument = click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job."
 )
@@ -192,7 +198,7 @@ _CONNECT_OPTIONS = (
     click.option(
         "--port",
         metavar="PORT",
-        type=WholeNumber(to_translate("{value!r} is not a port"), 1, 65535),
+        type=PORT,
         help="The port of the SSH servers.",
     ),
     click.option("--key", metavar="FILE", help="The private key."),

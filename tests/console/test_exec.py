@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.cli.actions.exec import build_argv, exit_code
+from clusterctl.cli.actions.remote import build_argv, exit_code
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput, parse_command_end
 from clusterctl.console.exec import LinePrinter, answers_to_json, show_answers
 from clusterctl.protocol.untrusted import Untrusted

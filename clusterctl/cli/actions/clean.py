@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,9 +15,9 @@ from clusterctl.cli.context.nodes import (
     current_owner,
     notice,
     open_cluster,
+    query_nodes,
     reading_exit_code,
     report_failures,
-    with_any_python,
 )
 from clusterctl.cli.options import is_confirmed
 from clusterctl.client.cleanup import (
@@ -70,30 +70,13 @@ if TYPE_CHECKING:
     from clusterctl.console.documents.files import CleanDocument, CleanOrphansDocument, CleanWarmDocument
 
 MOST_STRANDED = 5  # runs
-T = TypeVar("T")
-
-
-def ask_nodes(
-    cluster: Cluster, nodes: Sequence[Node], question: Callable[[Any, Node, Interpreter], T]
-) -> tuple[dict[str, T], dict[str, ClusterctlError]]:
-    """Ask every node at the same time and report failures; gives the answers and the failures by node."""
-    outcomes = {
-        outcome.node.name: outcome
-        for outcome in cluster.each(
-            nodes, lambda c, node: with_any_python(node, lambda python: question(c, node, python))[0]
-        )
-    }
-    ordered = [outcomes[node.name] for node in nodes]
-    errors = {outcome.node.name: outcome.error for outcome in ordered if outcome.error is not None}
-    report_failures(errors.values())
-    return {outcome.node.name: outcome.value for outcome in ordered if outcome.value is not None}, errors
 
 
 def query_warm_servers(
     cluster: Cluster, nodes: Sequence[Node], *, end: bool = False
 ) -> tuple[dict[str, tuple[WarmServer, ...]], dict[str, ClusterctlError]]:
     """Ask every node for what waits there for the next launch, and end it if wanted."""
-    return ask_nodes(cluster, nodes, partial(query_warm, end=end))
+    return query_nodes(cluster, nodes, partial(query_warm, end=end))
 
 
 def stop_orphans_everywhere(
@@ -101,14 +84,14 @@ def stop_orphans_everywhere(
 ) -> tuple[dict[str, EndedOrphans], dict[str, ClusterctlError]]:
     """End these on every node; gives what came of it, and the nodes where nothing did."""
     targets = [node for node in nodes if orphans.get(node.name)]
-    return ask_nodes(
+    return query_nodes(
         cluster, targets, lambda c, node, python: stop_orphans(c, node, python, orphans[node.name])
     )
 
 
 def list_orphans(cluster: Cluster, nodes: Sequence[Node], *, as_json: bool) -> int:
     """List them; gives the exit code."""
-    orphans, _ = ask_nodes(cluster, nodes, find_orphans)
+    orphans, _ = query_nodes(cluster, nodes, find_orphans)
     if as_json:
         write_document(orphans_to_json(orphans))
     elif orphans:
@@ -174,7 +157,7 @@ class Clean:
 
     def _query_storage(self, cluster: Cluster) -> None:
         """Ask every node what it holds; the conversations stay open."""
-        opened, self._errors = ask_nodes(cluster, self._nodes, self._open)
+        opened, self._errors = query_nodes(cluster, self._nodes, self._open)
         paths = {node.name: node.workdir for node in self._nodes}
         for name, (session, storage) in opened.items():
             self._sessions[name] = session
@@ -201,7 +184,7 @@ class Clean:
 
     def _find_orphans(self, cluster: Cluster) -> None:
         """Find leftover processes that may be stopped; a node without an answer has none."""
-        orphans, errors = ask_nodes(cluster, self._nodes_with_storage, find_orphans)
+        orphans, errors = query_nodes(cluster, self._nodes_with_storage, find_orphans)
         self._errors.update(errors)
         self._orphans = _select_own(orphans, self._options)
 
@@ -327,7 +310,7 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
     with open_cluster() as cluster:
         if options.dry_run:
             return list_orphans(cluster, nodes, as_json=options.as_json)
-        orphans, failed = ask_nodes(cluster, nodes, find_orphans)
+        orphans, failed = query_nodes(cluster, nodes, find_orphans)
         chosen = _select_own(orphans, options)
         if not options.as_json and orphans:
             show_orphans(orphans)

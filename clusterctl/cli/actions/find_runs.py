@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import click
 
-from clusterctl.cli.context.load import Settings, remember_runs
-from clusterctl.cli.context.nodes import current_owner, notice, open_cluster, with_any_python
+from clusterctl.cli.context.load import Settings, load_inventory, remember_runs
+from clusterctl.cli.context.nodes import (
+    current_owner,
+    notice,
+    open_cluster,
+    query_nodes,
+    reading_exit_code,
+    report_failures,
+    with_any_python,
+)
+from clusterctl.client.cleanup import query_warm
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
+from clusterctl.console.cleanup import show_warm, warm_to_json
+from clusterctl.console.documents.output import write_document
+from clusterctl.console.run.listing import runs_to_json, show_runs
 from clusterctl.console.run.status import describe_launch
 from clusterctl.errors import ClusterctlError, UsageError
-from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live, owner_of
+from clusterctl.plans.cleanup import WarmServer, may_be_warm
+from clusterctl.plans.runs.selection import (
+    Owner,
+    Parts,
+    Runs,
+    choose_run,
+    gather_runs,
+    is_complete,
+    is_live,
+    owner_of,
+    sort_own_first,
+)
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
@@ -55,6 +79,11 @@ class FoundRuns:
             return [node for node in self.nodes if node.name in parts]
         job = next((part.slurm_job for part in parts.values() if part), "")
         return slurm_nodes(login, list(parts), job)
+
+    def holders(self, run_id: RunId) -> list[Node]:
+        """Return the nodes that have a part of a run and answer."""
+        parts = self.runs[run_id]
+        return [node for node in self.nodes_of(run_id) if parts.get(node.name) and node.name in self.pythons]
 
 
 def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
@@ -240,6 +269,15 @@ def choose_found_run(
         ) from error
 
 
+def find_one_run(
+    cluster: Cluster, nodes: Sequence[Node], prefix: str | None, *, pulse: bool = False
+) -> tuple[FoundRuns, RunId | None]:
+    """Find a run and report the nodes that failed; without a run if no node answered."""
+    found = find_runs(cluster, nodes, prefix, pulse=pulse, only_one=True)
+    report_failures(found.errors)
+    return found, choose_found_run(choose_run, found.runs, prefix) if found.answered else None
+
+
 def fetch_end_record(
     cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, named: bool
 ) -> Parts:
@@ -253,3 +291,30 @@ def fetch_end_record(
         return parts
     again = find_runs(cluster, [node for node in nodes if parts.get(node.name)], run_id).runs.get(run_id, {})
     return {**parts, **{name: part for name, part in again.items() if part}}
+
+
+def list_runs(settings: Settings, *, as_json: bool) -> int:
+    """Print the runs on the nodes, and what waits there for the next launch; 0 when all answered, 5 some, 4 none."""
+    inventory = load_inventory(settings, on_slurm=True)
+    with open_cluster() as cluster:
+        found = find_runs(cluster, inventory.nodes, None)
+        warm = _query_warm(cluster, inventory.nodes, found)
+    report_failures(found.errors)
+    me, names = current_owner(), found.node_names
+    if as_json:
+        runs = sort_own_first(found.runs, me)
+        write_document(runs_to_json(runs, me, names, warm_to_json(warm), found.offsets))
+    elif found.answered:
+        show_runs(found.runs, me, names, found.offsets)
+        show_warm(warm)
+    return reading_exit_code(found.answered, found.asked)
+
+
+def _query_warm(
+    cluster: Cluster, nodes: Sequence[Node], found: FoundRuns
+) -> Mapping[str, Sequence[WarmServer]]:
+    """Ask only where a run has left something warm."""
+    states = [part for parts in found.runs.values() for part in parts.values() if part is not None]
+    names = may_be_warm(states, found.offsets, time.time())
+    warm, _ = query_nodes(cluster, [node for node in nodes if node.name in names], query_warm)
+    return {name: servers for name, servers in warm.items() if servers}

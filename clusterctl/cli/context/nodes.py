@@ -7,9 +7,9 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusterctl.cli.context.load import crash_dir, own_id
 from clusterctl.client.local.private_files import append_own, keep_newest
@@ -86,6 +86,22 @@ def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, 
     except NoInterpreter:
         python = Interpreter("python3", None)
         return action(python), python
+
+
+def query_nodes(
+    cluster: Cluster, nodes: Sequence[Node], question: Callable[[Any, Node, Interpreter], T]
+) -> tuple[dict[str, T], dict[str, ClusterctlError]]:
+    """Ask every node at the same time and report failures; gives the answers and the failures by node."""
+    outcomes = {
+        outcome.node.name: outcome
+        for outcome in cluster.each(
+            nodes, lambda c, node: with_any_python(node, lambda python: question(c, node, python))[0]
+        )
+    }
+    ordered = [outcomes[node.name] for node in nodes]
+    errors = {outcome.node.name: outcome.error for outcome in ordered if outcome.error is not None}
+    report_failures(errors.values())
+    return {outcome.node.name: outcome.value for outcome in ordered if outcome.value is not None}, errors
 
 
 def current_owner() -> Owner:

@@ -56,7 +56,7 @@ def write_report(
         reported = [_read(cluster, inventory, found, prefix, command) for prefix in prefixes]
     page = render_report(reported[0], reported[1] if len(reported) > 1 else None, command, _secrets(reported))
     path = Path(output or f"{'-'.join(short_id(run.run_id) for run in reported)}.html")
-    size = _write(path, page)
+    size = path.write_bytes(page.encode("utf-8"))
     if as_json:
         names: list[str] = [run.run_id for run in reported]
         write_document({"schema": 1, "file": str(path), "bytes": size, "runs": names})
@@ -81,7 +81,7 @@ def _read(
     refuse_queued(run_id, parts, "report", command)
     names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
     verdict = conclude(run_id, parts, names, found.offsets)
-    nodes = [node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons]
+    nodes = found.holders(run_id)
     points = POINTS if len(nodes) <= MANY_NODES else FEWER_POINTS
     choice = HistoryChoice(None, points, details=True, lines=LINES)
     handle = RunHandle(cluster, run_id, nodes, found.pythons)
@@ -160,9 +160,3 @@ def _secrets(reported: Sequence[ReportedRun]) -> list[str]:
         for name in record.launched.about.get(SECRETS, "").split()
     }
     return [value for name in names if (value := os.environ.get(name))]
-
-
-def _write(path: Path, page: str) -> int:
-    content = page.encode("utf-8")
-    path.write_bytes(content)
-    return len(content)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
+from clusterctl.cli.actions.find_runs import find_one_run, find_runs, refuse_queued
 from clusterctl.cli.actions.logs import parse_since
 from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
 from clusterctl.client.history import HistoryChoice, fetch_records
@@ -35,7 +35,6 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.facts.utilization import NodeUsage, render_openmetrics
 from clusterctl.plans.launch.placement import choose_nodes
-from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.ssh import name_lab
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
@@ -193,17 +192,15 @@ def show_run_history(inventory: Inventory, query: HistoryQuery, *, as_json: bool
     on_slurm = inventory.slurm is not None
     nodes = inventory.nodes if on_slurm else choose_nodes(inventory, query.pattern, query.exclude)
     with open_cluster() as cluster:
-        found = find_runs(cluster, nodes, query.run, only_one=True)
-        report_failures(found.errors)
-        if not found.answered:
+        found, run_id = find_one_run(cluster, nodes, query.run)
+        if run_id is None:
             return 4
-        run_id = choose_found_run(choose_run, found.runs, query.run)
-        parts = found.runs[run_id]
+        holders = found.holders(run_id)
         if on_slurm:
-            refuse_queued(run_id, parts, "top", query.command)
+            refuse_queued(run_id, found.runs[run_id], "top", query.command)
             nodes = tuple(found.nodes_of(run_id))
-            nodes = choose_nodes(replace(inventory, nodes=nodes), query.pattern, query.exclude)
-        holders = [node for node in nodes if parts.get(node.name) and node.name in found.pythons]
+            chosen = choose_nodes(replace(inventory, nodes=nodes), query.pattern, query.exclude)
+            holders = [node for node in holders if node in chosen]
         choice = HistoryChoice(seconds, JSON_POINTS if as_json else POINTS)
         records = fetch_records(RunHandle(cluster, run_id, holders, found.pythons), choice)
     report_failures(records.errors.values())

@@ -29,7 +29,7 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import language, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.cli.actions.monitor.diagnosis import Diagnosis
+    from clusterctl.cli.actions.monitor.status import Diagnosis
     from clusterctl.errors import ClusterctlError
     from clusterctl.plans.runs.node_rows import NodeRow, RankCell
     from clusterctl.protocol.run_id import RunId

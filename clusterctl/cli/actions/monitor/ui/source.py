@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs, refuse_without_nodes
 from clusterctl.cli.actions.logs import LogQuery
-from clusterctl.cli.actions.monitor.diagnosis import diagnose_run
 from clusterctl.cli.actions.monitor.report import report_run
+from clusterctl.cli.actions.monitor.status import diagnose_run
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.stop import stop_and_report

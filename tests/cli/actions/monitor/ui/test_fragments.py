@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.cli.actions.monitor.diagnosis import Diagnosis
 from clusterctl.cli.actions.monitor.report import report_run
+from clusterctl.cli.actions.monitor.status import Diagnosis
 from clusterctl.cli.actions.monitor.ui.fragments import (
     render_away,
     render_diagnosis,

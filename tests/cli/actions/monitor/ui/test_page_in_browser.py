@@ -17,8 +17,8 @@ from loopback import LoopbackServer
 from page_client import serve_page
 from waiting import wait_until
 
-from clusterctl.cli.actions.monitor.diagnosis import Diagnosis
 from clusterctl.cli.actions.monitor.report import report_run
+from clusterctl.cli.actions.monitor.status import Diagnosis
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.client.diagnose import Answers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.cli.actions.monitor import diagnosis
+from clusterctl.cli.actions.monitor import status
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
 from clusterctl.protocol.run_id import RunId
 
@@ -43,11 +43,11 @@ def test_a_stall_that_the_nodes_report_is_no_progress(
     first = rank(0, entry(6, age + 0.1, done=True), entry(7, age, done=False))
     ranks = [first, rank(1, entry(6, age + 0.1, done=True))]
     answers = SimpleNamespace(ranks=ranks, nodes={}, errors={})
-    monkeypatch.setattr(diagnosis, "diagnose_ranks", lambda *_: answers)
-    monkeypatch.setattr(diagnosis, "refuse_without_nodes", lambda *_: None)
-    monkeypatch.setattr(diagnosis, "read_gpus", lambda *_: {})
+    monkeypatch.setattr(status, "diagnose_ranks", lambda *_: answers)
+    monkeypatch.setattr(status, "refuse_without_nodes", lambda *_: None)
+    monkeypatch.setattr(status, "read_gpus", lambda *_: {})
     part = SimpleNamespace(diagnosed=reported, live=live, world_size=2, ranks=())
-    found: Any = SimpleNamespace(runs={RUN: {"gpu01": part}}, pythons={}, errors={}, nodes_of=lambda _: [])
+    found: Any = SimpleNamespace(runs={RUN: {"gpu01": part}}, pythons={}, errors={}, holders=lambda _: [])
     cluster: Any = None
-    judged = diagnosis.diagnose_run(cluster, found, RUN, "clusterctl", slow=False).judgement
+    judged = status.diagnose_run(cluster, found, RUN, "clusterctl", slow=False).judgement
     assert judged.code == code

@@ -1,0 +1,135 @@
+"""One run: the steps of `status`, and of `diagnose`, which asks its ranks where they are; `ui` asks them too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_one_run, refuse_without_nodes
+from clusterctl.cli.context.load import Settings, load_inventory
+from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+from clusterctl.client.diagnose import (
+    Answers,
+    count_entries,
+    diagnose_ranks,
+    load_hang,
+    read_gpus,
+    save_diagnosis,
+    watchers_of,
+)
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.console.documents.output import write_document
+from clusterctl.console.run import hang as screen
+from clusterctl.console.run.status import show_status, status_to_json
+from clusterctl.console.text import json_text, sanitize
+from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
+from clusterctl.plans.diagnose.slow import judge_slowness
+from clusterctl.protocol.messages.facts import GpuUsage
+from clusterctl.protocol.run_id import RunId
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.check import DiagnoseDocument
+
+
+def show_run(settings: Settings, run: str | None, *, watch: bool, as_json: bool) -> int:
+    """Show one run, with `watch` until it ends; 0 when all nodes answered, 5 some, 4 none."""
+    inventory = load_inventory(settings, on_slurm=True)
+    with open_cluster() as cluster:
+        found, run_id = find_one_run(cluster, inventory.nodes, run, pulse=True)
+        if run_id is None:
+            return 4
+        if watch:
+            from clusterctl.cli.actions.attach import watch_status
+
+            return watch_status(cluster, found, run_id, as_json=as_json)
+        parts = fetch_end_record(cluster, inventory.nodes, found, run_id, named=run is not None)
+        nodes = found.nodes_of(run_id)
+        hang = load_hang(RunHandle(cluster, run_id, nodes, found.pythons), parts)
+    names = {node.name for node in (*inventory.nodes, *nodes)}
+    if as_json:
+        write_document(status_to_json(run_id, parts, found.offsets, names, hang))
+    else:
+        show_status(run_id, parts, found.offsets, settings.command, names, hang)
+    return reading_exit_code(found.answered, found.asked)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the ranks' nodes have answered, and what follows; `asked` counts all nodes of the run.
+
+    `gpus` are read only of a run that hangs.
+    """
+
+    answers: Answers
+    judgement: Judgement
+    gpus: Mapping[str, Sequence[GpuUsage]]
+    asked: int
+
+
+def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str, *, slow: bool) -> Diagnosis:
+    """Ask all nodes of a run that answer; raises UsageError for a run that no node has begun."""
+    parts = found.runs[run_id]
+    refuse_without_nodes(found, run_id, "diagnose", command)
+    nodes = found.holders(run_id)
+    handle = RunHandle(cluster, run_id, nodes, found.pythons)
+    answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
+    silent = [name for name, part in parts.items() if part is None or name in answers.errors]
+    world = next((part.world_size for part in parts.values() if part and part.world_size), None)
+    least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
+    judgement = judge(answers.ranks, silent, world, least_wait, watchers_of(answers))
+    answered = [node for node in nodes if node.name in answers.nodes]
+    gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
+    return Diagnosis(answers, judgement, gpus, len(nodes) + len(found.errors))
+
+
+@dataclass(frozen=True)
+class DiagnoseOptions:
+    """The options of `diagnose`: the ranks to show, all if none is named, and the directory for files."""
+
+    ranks: tuple[int, ...]
+    stacks: bool
+    slow: bool
+    save: str | None
+    as_json: bool
+
+
+def diagnose(settings: Settings, run: str | None, options: DiagnoseOptions) -> int:
+    """Ask the ranks of a run where they are, and show it; 0 when all its nodes answered, 5 some, 4 none."""
+    inventory = load_inventory(settings, on_slurm=True)
+    with open_cluster() as cluster:
+        found, run_id = find_one_run(cluster, inventory.nodes, run)
+        if run_id is None:
+            return 4
+        diagnosis = diagnose_run(cluster, found, run_id, settings.command, slow=options.slow)
+    report_failures(diagnosis.answers.errors.values())
+    report = _report_slowness if options.slow else _report_diagnosis
+    report(run_id, diagnosis, settings.command, options)
+    return reading_exit_code(len(diagnosis.answers.nodes), diagnosis.asked)
+
+
+def _report_diagnosis(run_id: RunId, diagnosis: Diagnosis, command: str, options: DiagnoseOptions) -> None:
+    answers, judgement = diagnosis.answers, diagnosis.judgement
+    shown = [one for one in answers.ranks if not options.ranks or one.rank in options.ranks]
+    document: DiagnoseDocument = {
+        **screen.diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors),
+        "gpus": screen.gpus_to_json(diagnosis.gpus),
+    }
+    if options.save is not None:
+        save_diagnosis(Path(options.save), json_text(document, indent=2), shown, sanitize)
+    if options.as_json:
+        write_document(document)
+    else:
+        nodes = list(answers.nodes.values())
+        screen.show_diagnosis(judgement, shown, nodes, command, with_stacks=options.stacks)
+        screen.show_gpus(diagnosis.gpus)
+
+
+def _report_slowness(run_id: RunId, diagnosis: Diagnosis, command: str, options: DiagnoseOptions) -> None:
+    slowness = judge_slowness(diagnosis.answers.nodes.values())
+    if options.as_json:
+        write_document(screen.slowness_to_json(run_id, slowness))
+    else:
+        screen.show_slowness(slowness, command)
