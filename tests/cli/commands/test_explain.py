@@ -22,7 +22,7 @@ def test_every_code_of_the_package_is_explained() -> None:
         one = explain.explain(explain.find_code(code), MANUAL)
         assert one.title and (one.text or one.kind == "error"), code
         assert one.do or one.kind == "end of a rank", code
-        assert (code not in all_checks()) or (one.why and one.example and one.example.seen), code
+        assert (code not in all_checks()) or (one.why and one.example and one.example["seen"]), code
 
 
 def test_a_finding_in_full(capsys: pytest.CaptureFixture[str]) -> None:
