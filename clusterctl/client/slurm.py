@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import secrets as random_source
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from clusterctl.client.rpc import tasks
@@ -16,6 +18,7 @@ from clusterctl.client.sync.upload import SyncResult, TreeUpload
 from clusterctl.errors import NodeError
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.plans.slurm.judge import parse_report
+from clusterctl.plans.slurm.submission import Submission
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import (
         CancelRequest,
         QueueRequest,
-        SlurmTemplate,
         SubmitRequest,
     )
 
@@ -54,17 +56,6 @@ class LoginNode:
     interpreter: Interpreter
 
 
-@dataclass(frozen=True)
-class Submission:
-    """What is handed to Slurm: options of sbatch, the batch script, and what the tasks read."""
-
-    template: SlurmTemplate
-    options: Sequence[str]
-    script: str
-    secrets: Mapping[str, str]
-    token: str
-
-
 # a node of a check: where it would train, and its facts; None if it gave none
 AllocatedNode = tuple["JudgedNode", "Facts | None"]
 
@@ -83,9 +74,9 @@ def send_tree(
     return synced
 
 
-def submit_job(login: LoginNode, submission: Submission) -> str:
+def submit_job(login: LoginNode, submission: Submission, secrets: Mapping[str, str]) -> str:
     """Submit a job and give its number."""
-    with _open_submission(login, submission, "submit", SessionLimits()) as session:
+    with _open_submission(login, submission, "submit", SessionLimits(), secrets) as session:
         for _ in range(MOST_NEEDS + 1):
             frame = session.receive(SUBMIT_LIMIT)
             if frame is None:
@@ -132,7 +123,11 @@ def parse_job_number(raw: Untrusted) -> str:
 
 
 def _open_submission(
-    login: LoginNode, submission: Submission, do: Literal["submit", "check"], limits: SessionLimits
+    login: LoginNode,
+    submission: Submission,
+    do: Literal["submit", "check"],
+    limits: SessionLimits,
+    secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> Session:
     digest, payload = payload_zip()
     judge = None if submission.template["check"]["only"] else judge_zip()
@@ -142,8 +137,8 @@ def _open_submission(
         "template": submission.template,
         "options": list(submission.options),
         "script": submission.script,
-        "secrets": dict(submission.secrets),
-        "token": submission.token,
+        "secrets": dict(secrets),
+        "token": random_source.token_hex(32),
         "payload": {"sha256": digest, "size": len(payload)},
         "judge": {"sha256": judge[0], "size": len(judge[1])} if judge else None,
     }

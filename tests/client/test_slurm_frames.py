@@ -44,7 +44,7 @@ class FakeSession:
 
 
 LOGIN: Any = type("Login", (), {"__getattr__": lambda self, _: self, "__call__": lambda self, *_: self})()
-SUBMISSION = slurm.Submission(cast("Any", {"check": {"only": True}}), [], "", {}, "t")
+SUBMISSION = slurm.Submission(cast("Any", {"check": {"only": True}}), [], "")
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_a_submission_that_is_never_answered_ends(frame: dict[str, Any]) -> None
     """A login node may lack two zips; a number that is none is no answer."""
     FakeSession.frames += [frame, ...]
     with pytest.raises(NodeError) as caught:
-        slurm.submit_job(LOGIN, SUBMISSION)
+        slurm.submit_job(LOGIN, SUBMISSION, {})
     assert caught.value.code == "CC-RUN-032"
 
 

@@ -502,7 +502,7 @@ class Login:
         self.cluster = SimpleNamespace(connection=lambda _: line)
 
 
-SUBMISSION: Any = slurm.Submission({"check": {"only": True}}, [], "", {}, "t")  # type: ignore[arg-type]  # never read
+SUBMISSION: Any = slurm.Submission({"check": {"only": True}}, [], "")  # type: ignore[arg-type]  # never read
 
 
 def drive_queue(line: Line, _: Place) -> object:
@@ -521,7 +521,7 @@ def drive_check(line: Line, _: Place) -> object:
 def drive_submit(line: Line, _: Place) -> object:
     """Submit a job."""
     login: Any = Login(line)
-    return slurm.submit_job(login, SUBMISSION)
+    return slurm.submit_job(login, SUBMISSION, {})
 
 
 def drive_cancel(line: Line, _: Place) -> object:

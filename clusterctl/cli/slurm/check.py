@@ -5,12 +5,10 @@ With `--deep` it is the test job itself, which runs on the nodes of the check, i
 
 from __future__ import annotations
 
-import secrets as random_source
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,15 +18,14 @@ from clusterctl.cli.actions.launch import make_run_id
 from clusterctl.cli.actions.preflight import PHASE, Preflight
 from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.nodes import interpreter, launch_record
-from clusterctl.cli.slurm.follow import QUEUE, describe_queue
+from clusterctl.cli.slurm.follow import QUEUE, QueueView, describe_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.slurm import AllocatedNode, LoginNode, Submission, gather_facts, send_tree, watch_queue
+from clusterctl.client.slurm import AllocatedNode, LoginNode, gather_facts, send_tree, watch_queue
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.progress import Phases
-from clusterctl.console.terminal import can_redraw, info
 from clusterctl.errors import ClusterctlError, StartError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.registry import all_checks, choose_checks
@@ -36,15 +33,12 @@ from clusterctl.plans.diagnose.collective import DeepCheckResult, plan_deep_job
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.plans.slurm.judge import judge_nodes, make_nodes
 from clusterctl.plans.slurm.submission import (
-    SlurmNodes,
     choose_named_nodes,
     choose_slurm_nodes,
-    make_template,
     plan_check,
     plan_check_job,
-    plan_options,
+    plan_submission,
     refuse_unsupported,
-    render_script,
 )
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
@@ -57,16 +51,6 @@ if TYPE_CHECKING:
 
 
 DEEP = "deep"  # the phase
-
-
-@dataclass(frozen=True)
-class CheckRequest:
-    """The job that is submitted; a deep one runs the test after the check."""
-
-    job: Job
-    nodes: SlurmNodes
-    run_id: RunId
-    deep: bool
 
 
 class SlurmCheck:
@@ -104,6 +88,7 @@ class SlurmCheck:
         """Get nodes from Slurm, have their facts gathered, and judge them; gives the nodes with the result."""
         skipped = choose_checks(all_checks(), only, skip)
         chosen = choose_slurm_nodes(self._job, *choice) if self._job else choose_named_nodes(*choice)
+        nodes = replace(chosen, count=chosen.total, spares=0)
         login = LoginNode(cluster, self._login, interpreter(self._login))
         backend, began = choose_deep_backend(self._job, self._slurm), time.time()
         with ExitStack() as stack:
@@ -111,19 +96,23 @@ class SlurmCheck:
             job = (
                 plan_deep_job(self._job, backend, folder) if deep else plan_check_job(self._job, self._slurm)
             )
-            request = CheckRequest(
-                job, replace(chosen, count=chosen.total, spares=0), make_run_id(job.name), deep
-            )
+            run_id = make_run_id(job.name)
             if deep:
-                send_tree(login, TreeUpload(scan_source(Path(folder))), request.run_id)
+                send_tree(login, TreeUpload(scan_source(Path(folder))), run_id)
             check = self._plan_check(only=not deep)
-            submission = self._make_submission(request, check)
-            reports = stack.enter_context(closing(gather_facts(login, submission, request.nodes.total)))
-            members = self._gather(reports, request)
-            nodes, result = self._judge(members, check, skipped, began)
+            slurm = replace(self._slurm, time=None)
+            record: LaunchRecord = {
+                "cluster": self._inventory.cluster,
+                **launch_record(),
+                "submitted": time.time(),
+            }
+            submission = plan_submission(job, slurm, self._login, nodes, run_id, record, check)
+            reports = stack.enter_context(closing(gather_facts(login, submission, nodes.total)))
+            members = self._gather(reports, nodes.total, deep=deep)
+            checked, result = self._judge(members, check, skipped, began)
             if deep and result.exit_code == 0:
-                result = run_deep_check(login, request.run_id, backend, (nodes, self._job, result))
-        return nodes, result
+                result = run_deep_check(login, run_id, backend, (checked, self._job, result))
+        return checked, result
 
     def _judge(
         self, members: Sequence[AllocatedNode], check: CheckPart, skipped: frozenset[str], began: float
@@ -132,16 +121,11 @@ class SlurmCheck:
         code = read_job_code(self._job, len(nodes), self._scan) if self._job and self._scan else None
         answers = {member["node"]: facts for member, facts in members}
         local_facts = read_local_facts((), self._job, code)
-        judged = judge_nodes(check, nodes, answers, self._job, local_facts, skipped)
-        observed = judged.observed
-        return nodes, Preflight(
-            observed.facts,
-            observed.failures,
-            judged.findings,
-            observed,
-            selection=judged.selection,
-            time=began,
+        observed, selection, findings = judge_nodes(check, nodes, answers, self._job, local_facts, skipped)
+        preflight = Preflight(
+            observed.facts, observed.failures, findings, observed, selection=selection, time=began
         )
+        return nodes, preflight
 
     def _plan_check(self, *, only: bool) -> CheckPart:
         activate = self._job.activate if self._job else None
@@ -149,52 +133,29 @@ class SlurmCheck:
         setup = setup_probe_request(self._setup, activate or self._login.activate)
         return {**plan_check(self._job, self._login, waivers, (), self._program, setup), "only": only}
 
-    def _make_submission(self, request: CheckRequest, check: CheckPart) -> Submission:
-        job, nodes, slurm = request.job, request.nodes, replace(self._slurm, time=None)
-        record: LaunchRecord = {
-            "cluster": self._inventory.cluster,
-            **launch_record(),
-            "submitted": time.time(),
-        }
-        template = make_template(job, slurm, self._login, nodes, request.run_id, record, check)
-        if not request.deep:
-            template = {**template, "workers": 1}  # none starts
-        options, script = (
-            plan_options(job, slurm, nodes, request.run_id),
-            render_script(job, self._login),
-        )
-        return Submission(template, options, script, {}, random_source.token_hex(32))
-
     def _gather(
-        self, reports: Iterable[QueueFacts | AllocatedNode], request: CheckRequest
+        self, reports: Iterable[QueueFacts | AllocatedNode], total: int, *, deep: bool
     ) -> list[AllocatedNode]:
         """Wait in the queue and read the nodes' reports; StartError if there are none."""
         members: list[AllocatedNode] = []
         last: QueueFacts | None = None
-        phases, shown = Phases([self._login.name]), ""
-        phases.start(QUEUE)
+        view = QueueView(self._login.name)
         try:
             for report in reports:
-                if isinstance(report, tuple):
-                    members.append(report)
-                    if request.deep and len(members) == request.nodes.total:
-                        break  # what follows on the nodes is followed elsewhere
+                if not isinstance(report, tuple):
+                    if not report["waits"]:
+                        view.enter(PHASE)
+                    view.show_activity(describe_queue(report), QUEUE)
+                    last = report
                     continue
-                if (last is None or last["waits"]) and not report["waits"]:
-                    phases.start(PHASE)
-                shown, last = _show_queue(phases, describe_queue(report), shown), report
+                members.append(report)
+                if deep and len(members) == total:
+                    break  # what follows on the nodes is followed elsewhere
         finally:
-            phases.stop()
-        if len(members) < request.nodes.total:
-            raise _explain_failure(last, request.nodes.total - len(members))
+            view.stop()
+        if len(members) < total:
+            raise _explain_failure(last, total - len(members))
         return members
-
-
-def _show_queue(phases: Phases, text: str, shown: str) -> str:
-    phases.set_activity(text)
-    if text != shown and not can_redraw(sys.stderr):
-        info(f"  {QUEUE}   {text}")
-    return text
 
 
 def _explain_failure(last: QueueFacts | None, missing: int) -> StartError:

@@ -187,34 +187,33 @@ def show_end(following: Following, found: FoundRuns, code: int | None, error: st
 class QueueView:
     """Shows how a job gets from the queue to its workers: the phases `queue`, `check` and `setup`."""
 
-    def __init__(self, following: Following) -> None:
-        self._phases, self._count = Phases([following.login.node.name]), following.count
-        self._phase, self._shown = "", ""
-        self._enter(QUEUE)
+    def __init__(self, login: str) -> None:
+        self._phases, self.phase, self._shown = Phases([login]), "", ""
+        self.enter(QUEUE)
 
-    def _enter(self, phase: str) -> None:
-        if phase != self._phase:
-            self._phase = phase
+    def enter(self, phase: str) -> None:
+        """Begin a phase, unless it goes on."""
+        if phase != self.phase:
+            self.phase = phase
             self._phases.start(phase)
 
-    def show(self, state: QueueFacts) -> None:
-        """Show a report that differs from the one before."""
-        if state["check"] is not None and self._phase == QUEUE:
+    def show(self, state: QueueFacts, count: int) -> None:
+        """Show a report on a launch that differs from the one before."""
+        if state["check"] is not None and self.phase == QUEUE:
             self._phases.stop()
-            self._phase = CHECK
-            show_check(state["check"], self._count)
-        elif self._phase == CHECK and state["doing"] and not state["begun"]:
-            self._enter(SETUP)
-        if self._phase in (QUEUE, SETUP) and not state["begun"]:
-            self._show_activity(
-                describe_queue(state) if self._phase == QUEUE else describe_step(state["doing"], {})
-            )
+            self.phase = CHECK
+            show_check(state["check"], count)
+        elif self.phase == CHECK and state["doing"] and not state["begun"]:
+            self.enter(SETUP)
+        if self.phase in (QUEUE, SETUP) and not state["begun"]:
+            text = describe_queue(state) if self.phase == QUEUE else describe_step(state["doing"], {})
+            self.show_activity(text, self.phase)
 
-    def _show_activity(self, text: str) -> None:
+    def show_activity(self, text: str, label: str) -> None:
         """Show it in the moving line, and where there is none as a line of its own when it changes."""
         self._phases.set_activity(text)
         if text and text != self._shown and not can_redraw(sys.stderr):
-            info(f"  {self._phase}   {text}")
+            info(f"  {label}   {text}")
         self._shown = text
 
     def stop(self) -> None:
@@ -238,13 +237,14 @@ def show_check(report: CheckReport, count: int) -> None:
 
 def wait_for_nodes(following: Following) -> QueueFacts:
     """Wait until all nodes have begun, or the job is over; a login node that is away is tried again."""
-    login, view, since, tries = following.login, QueueView(following), time.monotonic(), 0
+    login, since, tries = following.login, time.monotonic(), 0
+    view = QueueView(login.node.name)
     try:
         while True:
             try:
                 for state in watch_queue(login, following.run_id, following.count):
                     since, tries = time.monotonic(), 0
-                    view.show(state)
+                    view.show(state, following.count)
                     if state["begun"] or state["over"]:
                         return state
             except (ConnectError, ConnectionLost) as error:

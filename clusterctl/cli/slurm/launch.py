@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets as random_source
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,7 @@ from clusterctl.cli.context.run_output import LaunchOptions
 from clusterctl.cli.slurm.follow import Following, follow_from_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.slurm import LoginNode, Submission, send_tree, submit_job
+from clusterctl.client.slurm import LoginNode, send_tree, submit_job
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import render_size, render_upload
@@ -31,9 +30,9 @@ from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
 from clusterctl.plans.slurm.submission import (
     choose_slurm_nodes,
     describe_request,
-    make_template,
     plan_check,
     plan_options,
+    plan_submission,
     refuse_unsupported,
     render_script,
 )
@@ -165,15 +164,9 @@ class SlurmLaunch(LaunchBase):
         check = self._plan_check()
         record: LaunchRecord = {**self._record(), **self._send_setup(login)}
         self._phases.start("submit")
-        submission = Submission(
-            make_template(job, self._slurm, self._login, self._nodes, self._run_id, record, check),
-            plan_options(self._job, self._slurm, self._nodes, self._run_id),
-            render_script(self._job, self._login),
-            secrets,
-            random_source.token_hex(32),
-        )
+        submission = plan_submission(job, self._slurm, self._login, self._nodes, self._run_id, record, check)
         INTERRUPTS.set_leaving(self._announce_submission)
-        number = submit_job(login, submission)
+        number = submit_job(login, submission, secrets)
         INTERRUPTS.set_leaving(partial(self._announce_started, self._run_id))
         self._phases.mark_done("submit", self._login.name)
         self._phases.finish("submit", tr("Slurm job {number}", number=number))

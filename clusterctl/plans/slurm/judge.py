@@ -8,7 +8,7 @@ to be connected when Slurm starts the job. What is found is recorded as CheckRep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clusterctl.codes.lookup import find_entry
@@ -47,25 +47,16 @@ MOST_FINDINGS, MOST_NODES = 200, 10_000
 LONGEST_TEXT = 4000
 
 
-@dataclass(frozen=True)
-class JudgedAllocation:
-    """What was observed of the nodes of an allocation, and what the checks found in it."""
-
-    observed: Observations
-    selection: CheckSelection
-    findings: tuple[Finding, ...]
-
-
 def judge_allocation(request: JudgeRequest) -> CheckReport:
     """Judge the nodes of an allocation; nothing may start on them if one gave no answer, or on errors."""
     check = request["check"]
     nodes = make_nodes(from_plain(check["login"]), request["nodes"])
     facts = {name: None if raw is None else parse_facts(raw) for name, raw in request["facts"].items()}
-    judged = judge_nodes(
+    observed, _, findings = judge_nodes(
         check, nodes, facts, from_plain(check["job"]), LocalFacts(script_siblings=tuple(check["siblings"]))
     )
-    blocks = bool(judged.observed.failures) or (check["enforce"] and has_errors(judged.findings))
-    records = [to_record(finding) for finding in judged.findings[:MOST_FINDINGS]]
+    blocks = bool(observed.failures) or (check["enforce"] and has_errors(findings))
+    records = [to_record(finding) for finding in findings[:MOST_FINDINGS]]
     return {"findings": records, "blocks": blocks, "skipped": "", "seconds": 0.0}
 
 
@@ -76,8 +67,11 @@ def judge_nodes(
     job: Job | None,
     local_facts: LocalFacts,
     skipped: frozenset[str] = frozenset(),
-) -> JudgedAllocation:
-    """Judge nodes by their facts; an environment that is yet to be made has other packages."""
+) -> tuple[Observations, CheckSelection, tuple[Finding, ...]]:
+    """Judge nodes by their facts, and return with the findings what was observed, and what was asked.
+
+    An environment that is yet to be made has other packages.
+    """
     installs_torch = bool(check["setup"] and check["setup"]["brings_torch"])
     facts = {
         name: discard_stale_packages(one, installs_torch=installs_torch)
@@ -87,7 +81,7 @@ def judge_nodes(
     failures = {node.name: NodeError(NO_ANSWER, node=node.name) for node in nodes if node.name not in facts}
     observed = Observations(facts, failures, local_facts=local_facts, program=check["program"])
     selection = select_in_allocation(check, nodes, skipped)
-    return JudgedAllocation(observed, selection, evaluate(nodes, observed, job, selection))
+    return observed, selection, evaluate(nodes, observed, job, selection)
 
 
 def to_record(finding: Finding) -> FindingRecord:

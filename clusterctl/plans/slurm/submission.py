@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.export.shell import default_nproc
@@ -30,7 +30,7 @@ from clusterctl.specs.values import LONGEST_NODE_NAME
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import CheckPart
-    from clusterctl.protocol.messages.files import LaunchRecord, SetupQuery
+    from clusterctl.protocol.messages.files import LaunchRecord, SetupQuery, Spec
     from clusterctl.protocol.messages.verbs import SlurmTemplate
 
 
@@ -47,6 +47,15 @@ HOLES = {
     f"nic@{ANY_NODE}": "nics",
 }
 ONE_NIC = "TP_SOCKET_IFNAME"  # takes one name
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is handed to Slurm: what the tasks read, options of sbatch, and the batch script."""
+
+    template: SlurmTemplate
+    options: Sequence[str]
+    script: str
 
 
 @dataclass(frozen=True)
@@ -249,7 +258,7 @@ def plan_check(
     }
 
 
-def make_template(
+def plan_submission(
     job: Job,
     slurm: Slurm,
     login: Node,
@@ -257,8 +266,24 @@ def make_template(
     run_id: RunId,
     record: LaunchRecord,
     check: CheckPart,
-) -> SlurmTemplate:
-    """Make what the tasks get; `record` says who launches, when and in which cluster."""
+) -> Submission:
+    """Plan what is handed to Slurm; `record` holds who launches, when and in which cluster."""
+    spec, workers = _plan_spec(job, slurm, login, nodes, run_id, record)
+    template: SlurmTemplate = {
+        "spec": spec,
+        "workers": 1 if check["only"] else workers,  # of a check none starts
+        "nic": list(login.nic),
+        "network": login.network,
+        "requeue": may_requeue(job),
+        "check": check,
+    }
+    return Submission(template, plan_options(job, slurm, nodes, run_id), render_script(job, login))
+
+
+def _plan_spec(
+    job: Job, slurm: Slurm, login: Node, nodes: SlurmNodes, run_id: RunId, record: LaunchRecord
+) -> tuple[Spec, int | Literal["gpu", "cpu"]]:
+    """Plan the spec of every node, as far as it is the same, and how many workers each has."""
     nproc = default_nproc(job)
     known = replace(job, nproc_per_node=int(nproc)) if nproc.isdecimal() else job
     node = replace(login, name=ANY_NODE, ip=None, host=ANY_NODE, nic=(), network=None, gpus=None)
@@ -283,14 +308,7 @@ def make_template(
     spec["time_limit"] = plan_time_limit(job, slurm)
     if job.restart is not None:
         spec["restart"] = restart_to_spec(job.restart, job.stall)
-    return {
-        "spec": spec,
-        "workers": int(nproc) if nproc.isdecimal() else ("cpu" if nproc == "cpu" else "gpu"),
-        "nic": list(login.nic),
-        "network": login.network,
-        "requeue": may_requeue(job),
-        "check": check,
-    }
+    return spec, int(nproc) if nproc.isdecimal() else ("cpu" if nproc == "cpu" else "gpu")
 
 
 def _leave_holes(value: Template, *, one_nic: bool = False) -> Template:

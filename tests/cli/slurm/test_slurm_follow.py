@@ -29,7 +29,7 @@ class WithoutCode(launch.SlurmLaunch):
         pass
 
     def _plan_check(self) -> Any:
-        return {}
+        return {"only": False}
 
 
 def test_a_submitted_job_is_not_called_cancelled(

@@ -12,11 +12,11 @@ from clusterctl.plans.slurm.submission import (
     SlurmNodes,
     choose_named_nodes,
     choose_slurm_nodes,
-    make_template,
     plan_check,
     plan_check_job,
     plan_options,
     plan_slurm_time,
+    plan_submission,
     plan_time_limit,
     refuse_unsupported,
     render_script,
@@ -228,7 +228,7 @@ def test_a_template_has_no_secret_and_holes_for_what_a_node_knows() -> None:
         "nodes: 3, nproc_per_node: gpu, secrets: [KEY], env: {A: '${world_size}'}, args: ['${node_rank}']"
     )
     assert inventory.slurm is not None
-    template = make_template(
+    template = plan_submission(
         job,
         inventory.slurm,
         inventory.nodes[0],
@@ -236,7 +236,7 @@ def test_a_template_has_no_secret_and_holes_for_what_a_node_knows() -> None:
         RUN,
         {},
         plan_check(job, inventory.nodes[0], (), (), "clusterctl", None),
-    )
+    ).template
     spec = template["spec"]
     assert "KEY" not in json.dumps(template["check"])
 
