@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Union
 
 from ...protocol.untrusted import MalformedError, parse_json
 from ..probe.utilization import GpuSampler
@@ -218,7 +218,7 @@ class NvmlChild:
 
 
 class Gpus:
-    """Whatever reads the GPUs of this machine; `spared` holds the pid of its child for as long as that runs."""
+    """What reads the GPUs of this machine; `spared` holds the pid of its child for as long as that runs."""
 
     def __init__(self, spared: Set[int], library: str = LIBRARY) -> None:
         self._slow: Optional[SlowGpus] = None
@@ -227,22 +227,14 @@ class Gpus:
             with suppress(OSError):
                 self._nvml = NvmlChild(spared, library)
 
-    def _source(self) -> Any:
+    @property
+    def source(self) -> Union[NvmlChild, SlowGpus]:
+        """Return what reads them now."""
         if self._nvml is not None and not self._nvml.ended:
             return self._nvml
         if self._slow is None:
             self._slow = SlowGpus()
         return self._slow
-
-    def about(self) -> List[Dict[str, object]]:
-        """Return name and memory of each GPU."""
-        about: List[Dict[str, object]] = self._source().about()
-        return about
-
-    def sample(self) -> Dict[Column, float]:
-        """Read all GPUs."""
-        values: Dict[Column, float] = self._source().sample()
-        return values
 
     def stop(self) -> None:
         """Stop asking."""

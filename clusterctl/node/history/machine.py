@@ -247,7 +247,7 @@ class HistoryRecorder:
             while errors < MOST_ERRORS and not self._stopped.wait(pause):
                 began = time.monotonic()
                 try:
-                    self._record({**machine.sample(self._ranks()), **gpus.sample()}, machine, gpus)
+                    self._record({**machine.sample(self._ranks()), **gpus.source.sample()}, machine, gpus)
                 except (OSError, ValueError) as error:  # a full disk, a file that is not as it should be
                     errors += 1
                     print("history: %s: %s" % (type(error).__name__, error), file=sys.stderr)
@@ -261,6 +261,6 @@ class HistoryRecorder:
             self._columns = (self._columns + sorted(fresh))[:MOST_COLUMNS]
             if self._set is not None:
                 self._set.close()
-            about = {**machine.about(), "gpus": gpus.about()}
+            about = {**machine.about(), "gpus": gpus.source.about()}
             self._set = RingSet(RunPaths(self._rundir).samples, self._columns, about)
         self._set.add(time.time(), [values.get(column, NAN) for column in self._columns])

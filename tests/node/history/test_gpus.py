@@ -105,11 +105,14 @@ def test_the_library_runs_in_a_child(library: str) -> None:
     """Its pid is spared for as long as it runs; what hangs gives no values, and stopping it waits for nothing."""
     spared: set[int] = set()
     gpus = Gpus(spared, library)
-    assert wait_until(gpus.sample)
-    assert gpus.sample()["gpu", "0", "xid"] == 79 and gpus.about() == [{"name": "H100", "memory": 100.0}] * 2
+    assert wait_until(gpus.source.sample)
+    assert (
+        gpus.source.sample()["gpu", "0", "xid"] == 79
+        and gpus.source.about() == [{"name": "H100", "memory": 100.0}] * 2
+    )
     (pid,) = spared
     os.kill(pid, signal.SIGSTOP)
-    assert wait_until(lambda: not gpus.sample())
+    assert wait_until(lambda: not gpus.source.sample())
     gpus.stop()
     assert wait_until(lambda: not spared)
 
@@ -122,7 +125,7 @@ def test_a_driver_that_crashes_ends_only_the_child(library: str) -> None:
     (pid,) = spared
     os.kill(pid, signal.SIGSEGV)
     assert wait_until(lambda: not spared)
-    assert isinstance(gpus.sample(), dict)
+    assert isinstance(gpus.source.sample(), dict)
     gpus.stop()
 
 
@@ -135,5 +138,5 @@ def test_without_the_library(tmp_path: Path) -> None:
         Nvml("libc.so.6")
     gpus = Gpus(set(), str(tmp_path / "nothing.so"))
     assert wait_until(lambda: gpus._nvml is None or gpus._nvml.ended)
-    assert isinstance(gpus.sample(), dict)
+    assert isinstance(gpus.source.sample(), dict)
     gpus.stop()
