@@ -28,7 +28,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import LocalFacts
-from clusterctl.plans.diagnose.mesh import (
+from clusterctl.plans.diagnose.network_tests import (
     parse_listener,
     parse_paths,
     plan_mesh_connections,

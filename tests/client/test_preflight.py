@@ -15,7 +15,7 @@ from clusterctl.client import preflight
 from clusterctl.client.preflight import MeshMember, run_mesh_test
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter
-from clusterctl.plans.diagnose.mesh import MASTER, MESH
+from clusterctl.plans.diagnose.network_tests import MASTER, MESH
 from clusterctl.specs.inventory.model import Node
 
 Take = Callable[[int], tuple[MeshMember, int]]

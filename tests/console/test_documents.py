@@ -41,9 +41,9 @@ from clusterctl.console.top import history_to_json, top_to_json
 from clusterctl.errors import NodeError
 from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.cleanup import CleanupPlan, Orphans, WarmServer, parse_stored_run
-from clusterctl.plans.diagnose.collective import DeepCheckResult
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_kept
+from clusterctl.plans.diagnose.network_tests import DeepCheckResult
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.facts.facts import parse_facts
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample

@@ -14,7 +14,7 @@ from clusterctl.console.run.hang import deep_to_json, render_deep
 from clusterctl.console.top import TopLayout, render_top, top_to_json
 from clusterctl.plans.checks.framework import Observations
 from clusterctl.plans.checks.registry import evaluate
-from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
+from clusterctl.plans.diagnose.network_tests import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.specs.inventory.model import Node, Ssh
 

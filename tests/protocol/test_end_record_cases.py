@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.restart_policy import judge_record
-from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.end_record import judge_end, parse_record
 from clusterctl.protocol.messages.gang import BLOCK_LINES, TAIL_LINES, TRACEBACKS, Bounds, read_part
 from clusterctl.protocol.root_cause import Cause, restart_reason
-from clusterctl.protocol.run_end import judge_end
 from clusterctl.protocol.tracebacks import find_tracebacks, shorten_traceback
 from clusterctl.protocol.untrusted import Untrusted
 

@@ -13,10 +13,8 @@ from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.lab import messages as lab_messages
 from clusterctl.node.state import locks
 from clusterctl.protocol.messages import (
-    agent,
     allocation,
     checks,
-    copying,
     evidence,
     facts,
     files,
@@ -27,7 +25,7 @@ from clusterctl.protocol.messages import (
 from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, allocation, copying, local, evidence, facts, network, verbs)
+MODULES = (files, allocation, local, evidence, facts, network, verbs)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
@@ -330,7 +328,7 @@ def test_what_a_node_sends_is_read_and_the_reverse() -> None:
 
 def test_names_of_events_are_sent_and_read() -> None:
     """Each event of an agent and of the journal is sent; the client, or another event's reader, names it."""
-    journal, events = set(get_args(files.JournalEvent)), set(get_args(agent.EventName))
+    journal, events = set(get_args(files.JournalEvent)), set(get_args(verbs.EventName))
     node = sources("node").values()
 
     def named(*names: str) -> set[str]:
@@ -345,7 +343,7 @@ def test_names_of_events_are_sent_and_read() -> None:
 
 def test_orders_are_sent_and_read() -> None:
     """Each order to an agent is sent by the client, and the agent knows it."""
-    orders = {"join", "listeners", "go", "cancel", "setup", "before", *get_args(agent.LockOrder)}
+    orders = {"join", "listeners", "go", "cancel", "setup", "before", *get_args(verbs.LockOrder)}
     assert orders <= sent_values("client") | mentioned("client")
     assert orders <= mentioned("node") | set(locks.ORDERS)
 

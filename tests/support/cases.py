@@ -22,7 +22,7 @@ from clusterctl.plans.checks.registry import (
     evaluate,
     resolve_waivers,
 )
-from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
+from clusterctl.plans.diagnose.network_tests import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.facts.facts import parse_facts, plan_neighbours, with_session_output
 from clusterctl.plans.launch.script import JobCode, ScriptUse
 from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResult

@@ -35,7 +35,7 @@ from clusterctl.client.rpc import errors
 from clusterctl.client.rpc.channels import create_wakeup_pipe
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
-from clusterctl.plans.diagnose.mesh import TRANSFER_SIZE
+from clusterctl.plans.diagnose.network_tests import TRANSFER_SIZE
 from clusterctl.plans.ssh import DECOYS
 from clusterctl.plans.sync.manifest import make_manifest
 from clusterctl.protocol.frames import encode_frame

@@ -29,7 +29,7 @@ from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import evaluate
-from clusterctl.plans.diagnose.collective import (
+from clusterctl.plans.diagnose.network_tests import (
     LINE_PREFIX,
     MODULES,
     PACKAGE_NAME,

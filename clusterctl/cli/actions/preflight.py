@@ -36,7 +36,7 @@ from clusterctl.plans.checks.registry import (
     evaluate,
     resolve_waivers,
 )
-from clusterctl.plans.diagnose.mesh import choose_mesh_members, plan_rails
+from clusterctl.plans.diagnose.network_tests import choose_mesh_members, plan_rails
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.protocol.messages.facts import Facts
@@ -46,7 +46,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
-    from clusterctl.plans.diagnose.collective import DeepCheckResult
+    from clusterctl.plans.diagnose.network_tests import DeepCheckResult
     from clusterctl.plans.launch.script import JobCode
     from clusterctl.protocol.messages.checks import MeshResult
 

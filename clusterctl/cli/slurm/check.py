@@ -29,7 +29,7 @@ from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError, StartError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.registry import all_checks, choose_checks
-from clusterctl.plans.diagnose.collective import DeepCheckResult, plan_deep_job
+from clusterctl.plans.diagnose.network_tests import DeepCheckResult, plan_deep_job
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.plans.slurm.judge import judge_nodes, make_nodes
 from clusterctl.plans.slurm.submission import (

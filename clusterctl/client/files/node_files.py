@@ -34,7 +34,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.copying import ListRequest, Offer
+    from clusterctl.protocol.messages.verbs import ListRequest, Offer
 
 LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MOST_ROWS = 1000  # in a batch

@@ -33,8 +33,7 @@ from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.copying import TakeRequest
-    from clusterctl.protocol.messages.verbs import Blob
+    from clusterctl.protocol.messages.verbs import Blob, TakeRequest
 
 
 @dataclass(frozen=True)

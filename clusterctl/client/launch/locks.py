@@ -24,8 +24,8 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import EventName, LockOrder
     from clusterctl.protocol.messages.files import Spec
+    from clusterctl.protocol.messages.verbs import EventName, LockOrder
 
 PREPARE_LIMIT = 2.0  # seconds for launches that meet while they prepare
 POLL = 2.0  # seconds between looks at whether all is free

@@ -38,8 +38,8 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import EventName, Order
     from clusterctl.protocol.messages.files import Spec
+    from clusterctl.protocol.messages.verbs import EventName, Order
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
 NO_HUB_CODE = "CC-NET-022"

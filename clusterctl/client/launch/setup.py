@@ -36,7 +36,7 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import EventName
+    from clusterctl.protocol.messages.verbs import EventName
 
 LARGEST_LOCK = 16 << 20
 MOST_INCLUDED = 100

@@ -27,7 +27,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import EventName
+    from clusterctl.protocol.messages.verbs import EventName
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127

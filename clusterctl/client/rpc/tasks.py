@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from clusterctl.plans.diagnose.hang import KeptEvidence
     from clusterctl.plans.discover import FoundPythons
     from clusterctl.plans.runs.state import NodeState
-    from clusterctl.protocol.messages.agent import EventName
     from clusterctl.protocol.messages.facts import Facts
     from clusterctl.protocol.messages.files import SetupQuery, Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
         ConnectRequest,
         DiagnoseRequest,
+        EventName,
         ExecRequest,
         FollowChoice,
         FollowRequest,

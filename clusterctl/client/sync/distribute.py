@@ -15,7 +15,7 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.copying import Offer
+    from clusterctl.protocol.messages.verbs import Offer
 
 Via = Literal["auto", "direct", "tree"]
 

@@ -14,7 +14,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.copying import Source
+    from clusterctl.protocol.messages.verbs import Source
 
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content

@@ -24,9 +24,9 @@ from clusterctl.plans.runs.node_rows import describe_halted
 from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, describe_world_event, is_recorded
+from clusterctl.protocol.end_record import find_reported_loss
 from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.redact import redact
-from clusterctl.protocol.run_end import find_reported_loss
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted

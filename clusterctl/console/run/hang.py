@@ -17,9 +17,9 @@ from clusterctl.console.terminal import print_fitted_table, print_table, stdout
 from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
-from clusterctl.plans.diagnose.collective import DeepCheckResult
 from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
+from clusterctl.plans.diagnose.network_tests import DeepCheckResult
 from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT

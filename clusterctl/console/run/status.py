@@ -25,7 +25,6 @@ from clusterctl.console.run.verdict import (
 from clusterctl.console.terminal import stdout, uses_color
 from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
-from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
@@ -43,6 +42,7 @@ from clusterctl.plans.runs.state import (
 )
 from clusterctl.plans.runs.verdict import (
     Verdict,
+    alone_to_json,
     attempt_to_json,
     cause_to_json,
     conclude,

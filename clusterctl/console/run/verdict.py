@@ -12,9 +12,15 @@ from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import as_in_project, cut_text, display_width, sanitize, wrap_prose, wrap_text
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
-from clusterctl.plans.runs.alone import ALONE_CODE, SUSPECTED_CODE, describe_alone
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
-from clusterctl.plans.runs.verdict import Verdict, advised_command, render_unplanned
+from clusterctl.plans.runs.verdict import (
+    ALONE_CODE,
+    SUSPECTED_CODE,
+    Verdict,
+    advised_command,
+    describe_alone,
+    render_unplanned,
+)
 from clusterctl.plans.sync.received_names import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id

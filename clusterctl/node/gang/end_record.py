@@ -77,8 +77,10 @@ def judge_state(record: GangRecord) -> EndState:
     """Return the state of the run that a record describes; the judge is loaded only for one that did not succeed."""
     if all(part["state"] == SUCCEEDED and "alone" not in part for part in record["parts"]):
         return SUCCEEDED
-    from ...protocol.end_record import parse_record  # noqa: PLC0415, RUF100 - see above
-    from ...protocol.run_end import judge_end  # noqa: PLC0415, RUF100 - see above
+    from ...protocol.end_record import (
+        judge_end,  # noqa: PLC0415, RUF100 - see above
+        parse_record,  # noqa: PLC0415, RUF100 - see above
+    )
 
     parsed = parse_record(Untrusted(record))
     judged = judge_end(parsed).state if parsed is not None else ""

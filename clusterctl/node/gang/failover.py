@@ -29,8 +29,8 @@ from .state import GangState
 from .timeouts import silence_limit
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import EventFacts, EventName
     from ...protocol.messages.files import PartRecord, RosterEntry
+    from ...protocol.messages.verbs import EventFacts, EventName
 
 ELECTION_LIMIT = 3.0  # silences within which the next hub must be found
 

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set
 from ...protocol.frames import CLOCK_SLACK
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
-from ...protocol.messages.stop_kinds import FAILURE, TIME
 from ...protocol.ranks import Slot
-from ...protocol.reasons import CODE, NODE_LOST
+from ...protocol.reasons import CODE, FAILURE, NODE_LOST, TIME
 from ...protocol.states import LOST, STOPPED, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare

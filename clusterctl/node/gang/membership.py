@@ -24,14 +24,13 @@ from typing import (
 )
 
 from ...protocol.messages.gang import LONGEST_REASON, BeatReply, Bounds, HubBeat, StopOrder
-from ...protocol.messages.stop_kinds import FAILURE
+from ...protocol.reasons import FAILURE
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
 from .timeouts import FAILURE_WAIT, LONGEST_GRACE, LONGEST_PAUSE, SUSPECTED_AFTER, silence_limit
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventFacts, EventName
     from ...protocol.messages.files import (
         AttemptEnd,
         GangRecord,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         RosterEntry,
         Spec,
     )
+    from ...protocol.messages.verbs import AnyEventFacts, EventFacts, EventName
     from .roster import Roster
 
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's

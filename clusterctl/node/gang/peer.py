@@ -21,8 +21,8 @@ from typing import Optional, Tuple, Union
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
-from ...protocol.messages.stop_kinds import FAILURE
 from ...protocol.ranks import NodeRank, Slot
+from ...protocol.reasons import FAILURE
 from ..runtime.connections import ChannelError
 from .channel import SecureChannel
 from .end_record import lost_part, make_record

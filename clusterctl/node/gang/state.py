@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from ...protocol.messages.gang import Cleared, StopOrder
-from ...protocol.messages.stop_kinds import STOP, TIME
 from ...protocol.ranks import Slot
+from ...protocol.reasons import STOP, TIME
 from .end_record import make_record
 from .endpoints import Listener
 from .membership import GangContext

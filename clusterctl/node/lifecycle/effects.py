@@ -15,7 +15,6 @@ from .state import AttemptState, Phase, RunState
 if TYPE_CHECKING:
     from functools import partial
 
-    from ...protocol.messages.agent import AnyEventFacts, EventName, Stage
     from ...protocol.messages.files import (
         AloneRecord,
         AnyJournalFacts,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         Spec,
         StateChange,
     )
+    from ...protocol.messages.verbs import AnyEventFacts, EventName, Stage
     from ...protocol.ranks import Rank
     from ...protocol.states import RunState as StateName
     from ..gang.membership import Gang

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from ...protocol.exit_status import describe_alone, describe_end, describe_limit, describe_stall
 from ...protocol.messages.gang import StopOrder
-from ...protocol.messages.stop_kinds import DONE, FAILURE, TIME
 from ...protocol.ranks import Rank
-from ...protocol.reasons import NODE_0_ENDED
+from ...protocol.reasons import DONE, FAILURE, NODE_0_ENDED, TIME
 from ...protocol.states import FAILED, FAILED_SETUP, STOPPED, SUCCEEDED, TIMEOUT
 from ..gang.timeouts import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER, Stat
@@ -19,7 +18,6 @@ from .state import FOREVER, Observed, Phase, RunState
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ...protocol.messages.agent import EventName
     from ...protocol.messages.files import (
         AloneRecord,
         AttemptEnd,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
         StartFailure,
         StateChange,
     )
+    from ...protocol.messages.verbs import EventName
     from ...protocol.states import RunState as StateName
 
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened

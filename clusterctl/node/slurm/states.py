@@ -15,8 +15,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 
-from ...protocol.messages.stop_kinds import STOP, TIME
-from ...protocol.reasons import REQUEUED, STOPPED_BY_SLURM
+from ...protocol.reasons import REQUEUED, STOP, STOPPED_BY_SLURM, TIME
 from ...protocol.run_paths import ATTEMPT, RunPaths, WorkdirPaths, is_meant, part_name
 from ...protocol.states import FAILED_SETUP, FINAL, LOST, PREPARING, STOPPED, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted

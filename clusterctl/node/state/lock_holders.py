@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple, cast
 from ...protocol.untrusted import MalformedError, parse_object
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import Holder, HolderAnswer
+    from ...protocol.messages.verbs import Holder, HolderAnswer
 
 PREFIX = "clusterctl/"
 GPU = PREFIX + "gpu/"  # + the UUID: held alone

@@ -32,8 +32,8 @@ from .lock_holders import (
 from .run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer, LockOrder
     from ...protocol.messages.files import Spec
+    from ...protocol.messages.verbs import AnyEventFacts, EventName, Holder, HolderAnswer, LockOrder
 
     SendEvent = Callable[[EventName, AnyEventFacts], None]
 

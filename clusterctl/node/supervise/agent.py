@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
-from ...protocol.messages.stop_kinds import STOPPED_BY
+from ...protocol.reasons import STOPPED_BY
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import Gang, GangContext
@@ -32,8 +32,8 @@ from .spare_gate import SpareGate
 from .spawn import Gate
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import Order, Secrets
     from ...protocol.messages.files import Spec
+    from ...protocol.messages.verbs import Order, Secrets
     from ..history.machine import HistoryRecorder
 
 

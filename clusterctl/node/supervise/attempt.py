@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
-from ...protocol.messages.stop_kinds import DONE
 from ...protocol.ranks import Rank
+from ...protocol.reasons import DONE
 from ...protocol.run_paths import STDERR_LOG, RunPaths
 from ...protocol.states import SUCCEEDED
 from ..lifecycle import ending, starting
@@ -39,8 +39,8 @@ from .spawn import make_paths
 from .stages import Stages
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import Stage
     from ...protocol.messages.files import AloneRecord, PartRecord, Spec
+    from ...protocol.messages.verbs import Stage
     from ...protocol.states import RunState
     from ..lifecycle.effects import Event
 

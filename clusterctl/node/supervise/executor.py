@@ -23,8 +23,8 @@ from .attempt import Attempt, Site
 from .ranks.progress import Progress
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName
     from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
+    from ...protocol.messages.verbs import AnyEventFacts, EventName
     from ..lifecycle.effects import Event
 
 

@@ -22,8 +22,8 @@ from .attempt import Site
 from .executor import Executor
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName
     from ...protocol.messages.files import AttemptEnd, GangRecord, RestartsEnd, RosterEntry, Spec
+    from ...protocol.messages.verbs import AnyEventFacts, EventName
 
 
 class GangOrders(GangContext):

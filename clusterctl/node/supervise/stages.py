@@ -14,9 +14,9 @@ from .evidence import Evidence
 from .spawn import HelperProcess, make_paths, plan_environment
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import Stage
     from ...protocol.messages.files import Spec, StartFailure
     from ...protocol.messages.local import HelperReport, StepFailure
+    from ...protocol.messages.verbs import Stage
     from ..lifecycle.effects import Event
 
 SETUP_LOG = "setup.log"

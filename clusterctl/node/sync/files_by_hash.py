@@ -18,7 +18,7 @@ from .layout import copy_file
 from .store import Incoming, Sha, Step, Store, hash_file, remove_quietly
 
 if TYPE_CHECKING:
-    from ...protocol.messages.copying import CopyReport
+    from ...protocol.messages.verbs import CopyReport
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FOLDER = OPEN_FILE | os.O_DIRECTORY

@@ -37,9 +37,8 @@ from ..runtime.stream import Frame, Stream, VerbError
 from .store import Step, Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.copying import Offer, Source
     from ...protocol.messages.network import ContentPart, HashesFrame
-    from ...protocol.messages.verbs import PlainClientFrame
+    from ...protocol.messages.verbs import Offer, PlainClientFrame, Source
     from ..runtime.connections import HandshakeAnswer
 
 CONNECT_LIMIT = 5.0  # seconds

@@ -45,8 +45,7 @@ from ..sync.transfer import Provider, start_provider
 from .sync import fill_store, receive_manifest
 
 if TYPE_CHECKING:
-    from ...protocol.messages.copying import ListRequest, TakeRequest
-    from ...protocol.messages.verbs import PlainClientFrame
+    from ...protocol.messages.verbs import ListRequest, PlainClientFrame, TakeRequest
 
     Row = List[Any]
     Rows = Iterator[Tuple[Row, "ListedFile"]]

@@ -30,9 +30,8 @@ from ..state.workdir import (
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import EventName, Secrets
     from ...protocol.messages.files import Spec
-    from ...protocol.messages.verbs import StartRequest
+    from ...protocol.messages.verbs import EventName, Secrets, StartRequest
 
 
 CLOSING_EVENTS: Tuple[EventName, ...] = (

@@ -30,8 +30,7 @@ from ..sync.store import Store, remove_tree
 from ..sync.transfer import content_sizes, receive, start_provider, unpack_contents
 
 if TYPE_CHECKING:
-    from ...protocol.messages.copying import Source
-    from ...protocol.messages.verbs import PlainClientFrame, SyncRequest, TreeSummary
+    from ...protocol.messages.verbs import PlainClientFrame, Source, SyncRequest, TreeSummary
 
 ATTEMPTS = 3
 MOST_NAMED = 10

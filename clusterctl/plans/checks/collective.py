@@ -18,7 +18,7 @@ from clusterctl.plans.checks.framework import (
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.diagnose.collective import DeepCheckResult
+    from clusterctl.plans.diagnose.network_tests import DeepCheckResult
     from clusterctl.protocol.messages.checks import GroupResult
 
 MOST_NAMED = 8

@@ -21,7 +21,7 @@ from clusterctl.plans.checks.framework import (
     run_on_nodes,
 )
 from clusterctl.plans.checks.nics import find_duplicate_address
-from clusterctl.plans.diagnose.mesh import TRANSFER_SIZE, render_rail
+from clusterctl.plans.diagnose.network_tests import TRANSFER_SIZE, render_rail
 from clusterctl.plans.launch.network import training_nic
 from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Nic

@@ -29,7 +29,7 @@ from clusterctl.specs.text import command_line, quote_word
 from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
-    from clusterctl.plans.diagnose.collective import DeepCheckResult
+    from clusterctl.plans.diagnose.network_tests import DeepCheckResult
     from clusterctl.protocol.messages.checks import MeshResult
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

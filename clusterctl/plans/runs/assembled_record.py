@@ -1,7 +1,7 @@
 """The record of a run's end where no node has a complete one: put together from what each node reports of itself.
 
 A node that the others lost has the part that they have written of it; one of which nothing is known is UNKNOWN.
-Not here: what is made of a record (`protocol/run_end.py`), and which complete one counts (`gang_record.py`).
+Not here: what is made of a record (`protocol/end_record.py`), and which complete one counts (`gang_record.py`).
 """
 
 from __future__ import annotations

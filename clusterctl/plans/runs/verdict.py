@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 from clusterctl.codes.lookup import find_entry, word
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
-from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.assembled_record import assemble_record, with_own_reasons
 from clusterctl.plans.runs.gang_record import Attempt, choose_record
 from clusterctl.plans.runs.state import (
@@ -24,10 +23,9 @@ from clusterctl.plans.runs.state import (
     taking_part,
 )
 from clusterctl.plans.sync.received_names import OutsideFiles, outside_to_json, with_outside_files
-from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart
+from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart, RunEnd, judge_end
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending
-from clusterctl.protocol.run_end import RunEnd, judge_end
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, LOST, STATES, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.protocol.tracebacks import strip_rank
@@ -37,10 +35,17 @@ from clusterctl.specs.text import quote_word
 from clusterctl.translation import english_of, tr
 
 if TYPE_CHECKING:
-    from clusterctl.plans.runs.documents import AttemptEntry, CauseEntry, FailureEntry, VerdictEntry
+    from clusterctl.plans.runs.documents import (
+        AloneEntry,
+        AttemptEntry,
+        CauseEntry,
+        FailureEntry,
+        VerdictEntry,
+    )
 
 NOTHING_UNREACHABLE: Mapping[str, str] = MappingProxyType({})
 NO_PROGRESS_EXIT = 6
+ALONE_CODE, SUSPECTED_CODE = "CC-RUN-053", "CC-RUN-050"
 
 
 @dataclass(frozen=True)
@@ -221,6 +226,19 @@ def _alone_of(record: EndRecord, state: str) -> AloneRanks | None:
     return record.alone if record.alone.is_certain == (state == FAILED) else None
 
 
+def code_of(alone: AloneRanks) -> str:
+    """Return the code of an error, or of a warning where it is not certain."""
+    return ALONE_CODE if alone.is_certain else SUSPECTED_CODE
+
+
+def describe_alone(alone: AloneRanks) -> tuple[str, str]:
+    """Describe it in a sentence, and what fixes it."""
+    facts = {"ranks": alone.ranks, "largest": alone.largest, "planned": alone.planned}
+    if not alone.is_certain:
+        return word(ALONE_CODE, "suspected", facts)
+    return word(ALONE_CODE, "groups" if alone.largest > 1 else "", facts)
+
+
 def _name_node_state(part: NodeState | None, recorded: RecordedPart | None) -> RunState:
     """Name how a node ended: as recorded; of one that the others lost what it reports itself, if that is an end."""
     own = UNKNOWN if part is None or part.live else part.state
@@ -281,6 +299,16 @@ def attempt_to_json(attempt: Attempt) -> AttemptEntry:
         "began": attempt.began,
         "ended": attempt.ended,
         "progress": attempt.progress,
+    }
+
+
+def alone_to_json(alone: AloneRanks) -> AloneEntry:
+    """Return its place in the JSON of a verdict."""
+    return {
+        "ranks": alone.ranks,
+        "largest": alone.largest,
+        "planned": alone.planned,
+        "code": code_of(alone),
     }
 
 

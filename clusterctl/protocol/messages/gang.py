@@ -19,10 +19,9 @@ import re
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
-from ..reasons import CODE
+from ..reasons import CODE, STOP, STOP_KINDS
 from ..states import FAILED, FAILED_SETUP, LOST, STOPPED, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import LATEST, MalformedError, Untrusted
-from .stop_kinds import STOP, STOP_KINDS
 
 if TYPE_CHECKING:
     from .files import (

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
-from .agent import Event, Order
 from .allocation import CheckPart, NodeFacts, QueueFacts, SlurmNumber
 from .checks import MeshPath, MeshPorts
-from .copying import CopyReport, ListRequest, Offer, Source, TakeRequest
 from .evidence import (
     Diagnosis,
     HistoryHeader,
@@ -18,7 +16,17 @@ from .evidence import (
     ScalarsFrame,
 )
 from .facts import Facts, FoundPython, Orphan, Sample
-from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, SetupQuery, Spec, State
+from .files import (
+    EndedProcess,
+    JournalEntry,
+    LeftProcess,
+    OutsideSummary,
+    SetupQuery,
+    Spec,
+    StartFailure,
+    State,
+    TorchrunRecord,
+)
 from .local import WarmServerFacts
 from .network import MeshCallOrder, MeshListen, MeshProblem, Problem
 
@@ -152,6 +160,22 @@ class CommandEnd(TypedDict):
     left: list[str]
 
 
+class Offer(TypedDict):
+    """Where a node gives contents on to others."""
+
+    address: str
+    ports: tuple[int, int] | None
+    token: str
+
+
+class Source(TypedDict):
+    """Another node that has the contents."""
+
+    address: str
+    port: int
+    token: str
+
+
 class SyncRequest(OfNode):
     """The verb `sync`: take code; without a run only the store is filled."""
 
@@ -192,6 +216,43 @@ class TreeSummary(TypedDict):
     differs: list[str]
 
 
+class ListRequest(OfRun):
+    """The verb `files`: list `sources`, each a kind and a path, at most so many files, and send what is fetched.
+
+    `run` is empty, or the run below whose working directory relative paths are, as in TakeRequest. With `hashed` each
+    file is listed with its hash.
+    """
+
+    do: Literal["send"]
+    sources: list[list[str]]
+    most: int
+    hashed: bool
+    shared_home_probe: str  # empty where it does not matter which nodes share a home
+    mark: str
+
+
+class TakeRequest(OfRun):
+    """Take files into `path`, where they have, or are below, a `name`; empty: what is in a directory is taken."""
+
+    do: Literal["take"]
+    path: str
+    name: str
+    folder: bool  # what is taken goes into a directory of that path, which is made; else it may be a new name
+    overwrite: bool
+    private: bool  # what is taken is for the account alone
+    provide: Offer | None
+
+
+class CopyReport(TypedDict):
+    """What was written; `kept` are the first files that are there already with other content, of `kept_count`."""
+
+    files: int
+    bytes: int
+    unchanged: int
+    kept: list[str]
+    kept_count: int
+
+
 class PayloadId(TypedDict):
     """The version of the node's part of clusterctl."""
 
@@ -206,6 +267,105 @@ class StartRequest(Workdir):
     secrets: dict[str, str]
     token: str
     payload: PayloadId
+
+
+class Secrets(TypedDict):
+    """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
+
+    secrets: dict[str, str]
+    token: str | None
+    cold: NotRequired[str]  # why the node's warm server was not used
+
+
+LockOrder = Literal["lock", "unlock", "list_holders"]
+Stage = Literal["setup", "before"]
+
+
+class Order(TypedDict):
+    """An order of the client; which facts there are depends on `do`."""
+
+    do: LockOrder | Stage | Literal["join", "listeners", "go", "cancel"]  # join: connect to node 0's agent
+    listeners: NotRequired[
+        list[tuple[Slot, str, int]]
+    ]  # join, listeners: [slot, address, port] of every agent
+    port: NotRequired[int]  # join
+    master_port: NotRequired[int]  # go
+    reason: NotRequired[str]  # cancel; it is put in the record
+
+
+EventName = Literal[
+    "workdir",
+    "locks",
+    "started",
+    "hub",
+    "listener",
+    "port",
+    "setup",
+    "doing",
+    "environment",
+    "joined",
+    "ready",
+    "go_received",
+    "listening",
+    "setup_failed",
+    "gate_failed",
+    "join_failed",
+    "failed",
+    "ended",
+]
+
+
+class HolderAnswer(TypedDict, total=False):
+    """What the holder of a lock sends to every process that connects to it; agents of all versions send these keys."""
+
+    run: str | None
+    job: str
+    node: str
+    by: str
+    since: float
+    submitted: float | None
+    protocol: int
+    going: bool  # its workers run
+    agent: int
+
+
+class Holder(HolderAnswer, total=False):
+    """A lock that is held: what the kernel reports of its holder, and what the holder sends itself."""
+
+    name: str
+    gpu: int | None
+    pid: int | None
+    uid: int | None
+    user: str | None
+    age: float | None
+
+
+class EventFacts(StartFailure, total=False):
+    """What an event holds; which facts there are depends on the event. `text` of `doing` is a step."""
+
+    id: str  # workdir: its random id
+    held: bool  # locks
+    holders: list[Holder]  # locks
+    pid: int | None  # started: of the gate
+    starttime: int | None
+    port: int | None  # hub, listener, port, listening; join_failed: which it tried
+    made: bool  # setup: the environment is there
+    torch: str  # ready
+    error: str  # join_failed
+    reason: str
+    port_taken: bool  # failed: another process has the master port; `text` says it too
+    state: str  # ended
+    exit: int | None
+    signal: int | None
+
+
+AnyEventFacts = Union[EventFacts, StartFailure, TorchrunRecord]
+
+
+class Event(EventFacts):
+    """An event of the agent, or of the verb `start` itself."""
+
+    event: EventName
 
 
 class SlurmTemplate(TypedDict):

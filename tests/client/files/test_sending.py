@@ -28,7 +28,7 @@ from clusterctl.plans.sync.copy import RelayPlan, plan_relay
 from clusterctl.plans.sync.manifest import make_manifest
 from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, ListedEntry
 from clusterctl.protocol.manifest import TreeEntry
-from clusterctl.protocol.messages.copying import TakeRequest
+from clusterctl.protocol.messages.verbs import TakeRequest
 from clusterctl.protocol.untrusted import Untrusted
 
 SHA = "a" * 64

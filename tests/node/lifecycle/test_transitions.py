@@ -16,7 +16,7 @@ from clusterctl.node.lifecycle.transitions import PHASES
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
 from clusterctl.protocol.messages.gang import StopOrder
-from clusterctl.protocol.messages.stop_kinds import DONE, FAILURE, STOP, TIME
+from clusterctl.protocol.reasons import DONE, FAILURE, STOP, TIME
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Stat
 from clusterctl.protocol.messages.gang import StopOrder
-from clusterctl.protocol.messages.stop_kinds import FAILURE, STOP
+from clusterctl.protocol.reasons import FAILURE, STOP
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,8 @@ from clusterctl.plans.runs.assembled_record import assemble_record
 from clusterctl.plans.runs.gang_record import choose_record
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude
-from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.end_record import judge_end, parse_record
 from clusterctl.protocol.root_cause import find_cause, restart_reason
-from clusterctl.protocol.run_end import judge_end
 from clusterctl.protocol.untrusted import Untrusted
 
 RAISED = {

@@ -64,7 +64,7 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.copying import TakeRequest
+    from clusterctl.protocol.messages.verbs import TakeRequest
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from clusterctl.console.run.hang import render_deep
-from clusterctl.plans.diagnose.collective import DeepCheckResult
+from clusterctl.plans.diagnose.network_tests import DeepCheckResult
 from clusterctl.protocol.messages.checks import GroupResult, RoundEntry
 
 SIZE = 1 << 20

@@ -8,12 +8,10 @@ import pytest
 
 from clusterctl.console.run.verdict import render_alone, render_suspicion
 from clusterctl.node.gang.end_record import make_record
-from clusterctl.plans.runs.alone import describe_alone
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import Verdict, conclude, verdict_to_json
-from clusterctl.protocol.end_record import AloneRanks, parse_record
+from clusterctl.plans.runs.verdict import Verdict, conclude, describe_alone, verdict_to_json
+from clusterctl.protocol.end_record import AloneRanks, judge_end, parse_record
 from clusterctl.protocol.messages.gang import read_part, read_record
-from clusterctl.protocol.run_end import judge_end
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cases import change, healthy_answer
 
-from clusterctl.plans.diagnose.mesh import (
+from clusterctl.plans.diagnose.network_tests import (
     choose_mesh_members,
     parse_listener,
     parse_paths,
