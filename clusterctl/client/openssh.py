@@ -1,8 +1,8 @@
 """The transport `openssh`: nodes reached by the user's own ssh program, and what it prints as errors.
 
-There is one ControlMaster for each node. A master of the user's own is used where there is one, and never ended.
-Otherwise one of ours is made per node and command, in a directory that only we can enter; a small process ends them
-when we end, however we do.
+There is one ControlMaster for each node, and one for each bastion, over which the nodes behind it are reached. A master
+of the user's own is used where there is one, and never ended. Otherwise one of ours is made per command, in a directory
+that only we can enter; a small process ends them when we end, however we do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -27,32 +27,32 @@ from invoke import Config, Context
 
 from clusterctl.client.rpc import errors as endings
 from clusterctl.client.rpc.channels import SSH_FAILED, OpensshChannel
+from clusterctl.client.ssh.bastion import SharedConnections, bastion_error
+from clusterctl.client.ssh.route import loop_error, split_route
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import AuthenticationFailed, ConnectError, ConnectTimeout, HostKeyError, Unreachable
 from clusterctl.plans.ssh import (
-    OWN_CONFIG,
     ConnectionSharing,
-    bastion_argv,
-    bastion_settings_argv,
     control_argv,
     master_argv,
     name_lab,
     parse_new_host_keys,
     parse_sharing,
-    render_bastion_config,
+    render_bastion_options,
+    render_forward_command,
     render_lab_command,
+    render_options,
     session_argv,
     settings_argv,
     with_english_messages,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
-from clusterctl.specs.values import LONGEST_CHAIN
+from clusterctl.specs.values import LONGEST_CHAIN, Bastion
 from clusterctl.translation import tr
 
 MAX_EVIDENCE = 2048
 LOGIN_REFUSED_CODE, CLOSED_CODE, PROXY_CODE = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
-UNREACHABLE_CODES = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
 NO_GREETING = "kex_exchange_identification: "  # the node itself has sent nothing
 
 # Messages of ssh (OpenSSH 7 to 10), kind, code, case; the first match counts.
@@ -64,10 +64,16 @@ _ERRORS: tuple[tuple[str, type[ConnectError], str, str], ...] = (
         "openssh",
     ),
     (
-        "REVOKED HOST KEY|marked as revoked",
+        "REVOKED HOST KEY|marked as revoked|revoked by file|in revoked keys file",
         HostKeyError,
         "CC-SSH-011",
         "openssh",
+    ),
+    (
+        "Certificate invalid: ",
+        HostKeyError,
+        "CC-SSH-021",
+        "",
     ),
     (
         "[Nn]o .*host key is known for|Host key verification failed",
@@ -178,18 +184,6 @@ def login_timed_out(node: Node, limit: float, stderr: str) -> ConnectTimeout:
         address=_render_address(node),
         limit=limit,
         command=render_ssh_command(node),
-    )
-
-
-def bastion_unreachable(node: Node, bastion: str, error: ConnectError) -> Unreachable:
-    """Report that the way ends at the bastion."""
-    return Unreachable(
-        "CC-SSH-018",
-        "openssh",
-        node=node.name,
-        evidence=error.evidence,
-        bastion=bastion,
-        command=command_line("ssh", bastion),
     )
 
 
@@ -304,38 +298,83 @@ class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
             _request(self.program, self.path, "exit")
 
 
+@dataclass(frozen=True)
+class Login:
+    """A login to make: `socket` is where a master of ours is to listen; None: where the user's files say."""
+
+    node: Node
+    sharing: ConnectionSharing
+    options: Sequence[str]
+    socket: str | None
+
+
 class Masters:
     """The masters of one command, made when they are first needed."""
 
     def __init__(self, notice: Callable[[str], None], program: str = "ssh") -> None:
         self._notice = notice
         self._program = shutil.which(program) or program
-        self._lock, self._prompt_lock, self._config_lock = (threading.Lock() for _ in range(3))
+        self._lock, self._prompt_lock = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
         self._starting: set[subprocess.Popen[bytes]] = set()
-        self._bastions: dict[tuple[str, str | None], ConnectError | None] = {}  # None: it answers
-        self._configs: dict[tuple[object, ...], str] = {}  # for nodes behind bastions
+        self._bastions: SharedConnections[Node, OpensshConnection] = SharedConnections()
         self._folder: Path | None = None
         self._closer: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     def connect(self, node: Node, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> OpensshConnection:
         """Find or make the master of a node; raises a ConnectError with the reason why ssh failed."""
-        node = _with_expanded_config(node)
-        sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
+        return self._connect(_with_expanded_paths(node), timeouts, ())
+
+    def _connect(self, node: Node, timeouts: Timeouts, passed: tuple[Bastion, ...]) -> OpensshConnection:
+        """Find or make the master of a node, or of the last of the bastions in `passed`."""
+        options = render_bastion_options(node) if passed else render_options(node)
+        argv = settings_argv(self._program, node.host, options)
+        sharing = parse_sharing(self._run(node, argv, timeouts.connect))
         if sharing.control_path is not None and is_listening(sharing.control_path):
             return OpensshConnection(self._program, node, sharing.control_path, owned=False)
-        if sharing.bastions:
-            node = self._with_bastion_config(node, sharing, timeouts)
+        if passed:
+            options = render_bastion_options(node, sharing.usual_keys)
+        bastions = split_route(node, sharing.jump)
+        if bastions:
+            bastion = self._reach_bastion(node, bastions, timeouts, passed)
+            command = render_forward_command(self._program, bastion.path, bastion.node.host)
+            options = ["-o", f"ProxyCommand={command}", *options]
+            # a master that outlived this command would not outlive ours before it
+            sharing = replace(sharing, persists=sharing.persists and not bastion.owned)
         own_socket = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
+        login = Login(node, sharing, options, own_socket)
         try:
-            self._log_in(node, sharing, own_socket, timeouts, batch=True)
+            self._log_in(login, timeouts, batch=True)
         except ConnectError as error:
             if not (_needs_user(error) and can_prompt()):
                 raise
-            self._log_in_interactively(node, sharing, own_socket, timeouts)
+            with self._prompt_lock:  # at the terminal, for one node at a time
+                self._check_open(node)
+                self._notice(tr("{node}: ssh may prompt for a password or a code now", node=node.name))
+                self._log_in(login, timeouts, batch=False)
         path = own_socket or str(sharing.control_path)
         return OpensshConnection(self._program, node, path, owned=own_socket is not None)
+
+    def _reach_bastion(
+        self, node: Node, bastions: Sequence[Bastion], timeouts: Timeouts, passed: tuple[Bastion, ...]
+    ) -> OpensshConnection:
+        """Find or make the master of the last bastion before a node, which all nodes behind it share."""
+        *before, last = bastions
+        if last in passed or len(passed) >= LONGEST_CHAIN:
+            raise loop_error(node.name, (*passed, last))
+        ssh = replace(
+            node.ssh,
+            user=last.user,
+            port=last.port,
+            jump=",".join(map(str, before)) or None,
+            proxy_command=None,
+        )
+        bastion = Node(name=str(last), index=0, host=last.host, ssh=ssh)
+        try:
+            return self._bastions.find(bastion, lambda: self._connect(bastion, timeouts, (*passed, last)))
+        except ConnectError as error:
+            raise bastion_error(str(last), _render_address(bastion), node.name, error) from error
 
     def close(self) -> None:
         """End what is being started, and every master of ours."""
@@ -355,85 +394,19 @@ class Masters:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _log_in_interactively(
-        self, node: Node, sharing: ConnectionSharing, own_socket: str | None, timeouts: Timeouts
-    ) -> None:
-        """Allow ssh to prompt at the terminal, for one node at a time."""
-        with self._prompt_lock:
-            self._check_open(node)
-            self._check_bastion(node, sharing, timeouts)
-            self._notice(tr("{node}: ssh may prompt for a password or a code now", node=node.name))
-            self._log_in(node, sharing, own_socket, timeouts, batch=False)
-
-    def _check_bastion(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> None:
-        """Prompt for no node whose bastion does not answer at all."""
-        if not sharing.bastions:
-            return
-        first = sharing.bastions[0]
-        key = first, node.ssh.config
-        if key not in self._bastions:
-            self._bastions[key] = self._probe_bastion(node, first, timeouts)
-        failure = self._bastions[key]
-        if failure is not None:
-            raise bastion_unreachable(node, first, failure)
-
-    def _probe_bastion(self, node: Node, bastion: str, timeouts: Timeouts) -> ConnectError | None:
-        argv = bastion_argv(self._program, node, bastion, timeout=timeouts.connect)
-        try:
-            self._run(node, argv, timeouts.connect + timeouts.handshake + timeouts.login)
-        except ConnectError as error:
-            return error if error.code in UNREACHABLE_CODES else None
-        return None
-
-    def _with_bastion_config(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> Node:
-        """Have ssh judge the host keys of bastions as it judges the node's, whatever the user's files leave open."""
-        ssh = node.ssh
-        key = (sharing.bastions, ssh.config, ssh.known_hosts, ssh.host_keys)
-        with self._config_lock:
-            if key not in self._configs:
-                accept_new = (
-                    self._accept_new_keys(node, sharing.bastions, timeouts, ())
-                    if ssh.host_keys is None
-                    else ssh.host_keys == "accept-new"
-                )
-                known_hosts = _expand_user(ssh.known_hosts) if ssh.known_hosts else None
-                text = render_bastion_config(
-                    _read_own_config(ssh.config), accept_new=accept_new, known_hosts=known_hosts
-                )
-                path = self._open_folder() / f"config-{len(self._configs)}"
-                path.write_text(text, encoding="utf-8", errors="surrogateescape")
-                self._configs[key] = str(path)
-            return replace(node, ssh=replace(ssh, config=self._configs[key]))
-
-    def _accept_new_keys(
-        self, node: Node, bastions: Sequence[str], timeouts: Timeouts, visited: tuple[str, ...]
-    ) -> bool:
-        """Return whether the user's own files accept unknown keys of all these bastions and of those before them."""
-        for place, bastion in enumerate(bastions):
-            if bastion in visited or len(visited) >= LONGEST_CHAIN:
-                return False  # a circle, which ssh reports
-            visited = (*visited, bastion)
-            argv = bastion_settings_argv(self._program, node, bastion)
-            settings = parse_sharing(self._run(node, argv, timeouts.connect))
-            before = settings.bastions if place == 0 else ()
-            if not settings.accepts_new_keys or not self._accept_new_keys(node, before, timeouts, visited):
-                return False
-        return True
-
-    def _log_in(
-        self,
-        node: Node,
-        sharing: ConnectionSharing,
-        own_socket: str | None,
-        timeouts: Timeouts,
-        *,
-        batch: bool,
-    ) -> None:
+    def _log_in(self, login: Login, timeouts: Timeouts, *, batch: bool) -> None:
+        node = login.node
         argv = master_argv(
-            self._program, node, sharing, socket=own_socket, batch=batch, timeout=timeouts.connect
+            self._program,
+            node.host,
+            login.options,
+            login.sharing,
+            socket=login.socket,
+            batch=batch,
+            timeout=timeouts.connect,
         )
         limit = timeouts.connect + timeouts.handshake + timeouts.login if batch else ASK_LIMIT
-        self._run(node, argv, limit, interactive=not batch, via=sharing.via_text)
+        self._run(node, argv, limit, interactive=not batch, via=login.sharing.via_text)
 
     def _run(
         self,
@@ -582,26 +555,11 @@ def can_prompt() -> bool:
         os.close(terminal)
 
 
-def _with_expanded_config(node: Node) -> Node:
-    """Fill in what ssh leaves to the shell: `~` in the name of its configuration file."""
-    if node.ssh.config is None:
-        return node
-    return replace(node, ssh=replace(node.ssh, config=_expand_user(node.ssh.config)))
-
-
-def _expand_user(path: str) -> str:
-    return os.path.expanduser(path)  # noqa: PTH111, RUF100 - also where there is no home
-
-
-def _read_own_config(path: str | None) -> str:
-    """Return the text of the user's configuration, which `ssh -G` has just read without an error."""
-    if path is None:
-        return OWN_CONFIG
-    if path == "none":
-        return ""
-    with suppress(OSError):
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    return ""
+def _with_expanded_paths(node: Node) -> Node:
+    """Fill in what ssh leaves to the shell: `~` in the names of its configuration and of a system's known_hosts."""
+    ssh = node.ssh
+    config, known_hosts = (path and os.path.expanduser(path) for path in (ssh.config, ssh.known_hosts))  # noqa: PTH111, RUF100 - also where there is no home
+    return replace(node, ssh=replace(ssh, config=config, known_hosts=known_hosts))
 
 
 def _request(program: str, path: str, request: str) -> None:

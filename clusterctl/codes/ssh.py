@@ -89,14 +89,6 @@ ENTRIES: Mapping[str, Entry] = {
                 "no {waited_for} from the server at {address} within {limit:g} s",
                 "a program accepts connections there but does not respond: the node may be overloaded or stopped",
             ),
-            "lab": Case(
-                "no SSH greeting from the node within {limit:g} s: it is off or disconnected",
-                "{heal}  # or `clusterctl lab status` to see what is broken",
-            ),
-            "proxy": Case(
-                "no greeting from the node through the proxy command within {limit:g} s: the node is off, or its sshd does not respond",
-                "check whether the node is up; then run the proxy command by hand: {command}",
-            ),
             "step": Case(
                 "no {step} within {limit:g} s",
                 "the node may be overloaded or stopped; check whether an ordinary `ssh` to it still works",
@@ -235,17 +227,9 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         "the host key is revoked",
         why=UNTRUSTED,
-        what="known_hosts marks this key as `@revoked`: it must not be trusted, on any host.",
+        what="known_hosts marks this key as `@revoked`, or RevokedHostKeys of the SSH configuration lists it or cannot be read: it must not be trusted, on any host.",
         do="Ask the person who maintains the list of revoked keys; never bypass it",
         cases={
-            "": Case(
-                "{server}'s host key is revoked by {location}",
-                "give the node a new host key; do not remove the line",
-            ),
-            "refused": Case(
-                "{server}'s host key is rejected by RevokedHostKeys of the SSH configuration: {reason}",
-                "give it a new host key; if the file is missing, ask the person who maintains it",
-            ),
             "openssh": Case(
                 "the host key of {place} is revoked", "do not connect; ask the administrator of the node"
             ),
@@ -271,15 +255,6 @@ ENTRIES: Mapping[str, Entry] = {
         what="`ssh: {proxy_command: ...}` must connect its standard input and output to the node's SSH port. Run it by hand: it should print a line that starts with SSH-2.0.",
         do="Run the `proxy_command` by hand and read its error",
         cases={
-            "placeholder": Case(
-                "`ssh.proxy_command` contains the unknown placeholder %{letter}",
-                "use %h (host), %p (port), %r (user), and %% for a percent sign",
-            ),
-            "not-started": Case("`ssh.proxy_command` cannot be started"),
-            "": Case(
-                "the proxy command ended with status {status} during the {step}",
-                "check whether the node is up; then run the proxy command by hand, with %h and %p filled in: it must connect its stdin and stdout to the node's sshd",
-            ),
             "lab": Case(
                 "the lab could not connect to the node",
                 "{heal}  # or `clusterctl lab status` to see what is broken",
@@ -357,10 +332,6 @@ ENTRIES: Mapping[str, Entry] = {
                 "the connection to the bastion {bastion} ended",
                 "the bastion, its sshd or the network to it went away: try again",
             ),
-            "openssh": Case(
-                "the bastion {bastion} does not respond",
-                "check the output of `{command}`; if it is the wrong bastion, correct `jump` or the ProxyJump of ~/.ssh/config",
-            ),
             "": Case("the bastion {bastion} cannot be used: {problem}", Same("{way_out}")),
             "inner": Case(Same("{problem}"), Same("{way_out}")),
         },
@@ -384,6 +355,7 @@ ENTRIES: Mapping[str, Entry] = {
                 "the bastions to the node form a loop, or there are too many",
                 "exclude the bastion itself from its rule, for example `Host *.cluster !bastion`; `ssh -G NAME` shows its ProxyJump",
             ),
+            "inner": Case(Same("{problem}"), Same("{way_out}")),
         },
     ),
     "CC-SSH-020": Entry(
@@ -407,7 +379,7 @@ ENTRIES: Mapping[str, Entry] = {
         do="Its names or its dates do not match: renew it, or correct `host:`",
         cases={
             "": Case(
-                "{server}'s host certificate is not valid",
+                "the host certificate of {place} is not valid",
                 "let the certificate authority sign its host key again, for the name in the inventory or its HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config",
             )
         },
@@ -524,11 +496,11 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-005": Entry(
         "error",
-        "your own ssh logs in to this node (`transport: openssh`): use ssh-copy-id",
+        "your own ssh logs in to this node (`transport: openssh`, or a way that needs it): use ssh-copy-id",
         do="Run `ssh-copy-id NODE`",
         cases={
             "": Case(
-                "your own ssh logs in to this node (transport: openssh); init --keys does not support that",
+                "your own ssh logs in to this node; init --keys does not support that",
                 Same("{command}"),
             )
         },

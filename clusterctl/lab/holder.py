@@ -206,7 +206,7 @@ class LabHolder(ABC):
         os.chdir(self.plan.directory)
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.bind("control")  # relative, because a socket's path must be short
-        control.listen(16)
+        control.listen(256)  # more than clients connect at a time
         os.chdir("/")
         self._report(json.dumps({"host_pid": host_pid()}).encode())
         return control, wake_on(signal.SIGCHLD)
@@ -254,7 +254,11 @@ class LabHolder(ABC):
         with connection:
             connection.settimeout(STEP_SECONDS)
             try:
-                reply = self._handle_request(json.loads(connection.recv(MESSAGE_BYTES)))
+                request: LabRequest = json.loads(connection.recv(MESSAGE_BYTES))
+                if request["do"] == "socket":
+                    _send_socket(connection)
+                    return
+                reply = self._handle_request(request)
             except StepError as step_error:
                 reply = {"error": step_error.message["error"]}
             except (OSError, ValueError, KeyError) as error:
@@ -291,3 +295,9 @@ class LabHolder(ABC):
             self.nic_down(node)
         elif break_kind == "sshd":
             node.request({"do": "kill-sshd"})
+
+
+def _send_socket(connection: socket.socket) -> None:
+    """Send a client a socket of the lab's network: what it connects to is reached as from inside."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as inside:
+        socket.send_fds(connection, [b"{}"], [inside.fileno()])

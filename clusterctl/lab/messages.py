@@ -40,11 +40,14 @@ class NodeState(TypedDict):
 
 
 class _LabRequest(TypedDict):
-    do: Literal["look", "break", "heal"]
+    do: Literal["look", "break", "heal", "socket"]
 
 
 class LabRequest(_LabRequest, total=False):
-    """A request to the holder, about one node or all; `how` is that of `break`."""
+    """A request to the holder, about one node or all; `how` is that of `break`.
+
+    The answer to `socket` is no LabReply but the descriptor of a TCP socket, see `client/ssh/sockets.py`.
+    """
 
     node: str
     how: str

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from clusterctl.plans.facts.untrusted import clean_text
@@ -115,6 +115,9 @@ _QUIET_OPTIONS, _VERBOSE_OPTIONS = ("-o", "LogLevel=ERROR"), ("-o", "LogLevel=IN
 _KEEPALIVE_OPTIONS = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
 
+NO_JUMP = "none"
+
+
 @dataclass(frozen=True)
 class ConnectionSharing:
     """What the user's own SSH files say about sharing a connection to a node."""
@@ -123,7 +126,8 @@ class ConnectionSharing:
     persists: bool  # an ordinary `ssh NODE` would leave a master there
     accepts_new_keys: bool  # it would accept an unknown host key
     via_text: str | None = None  # what stands between, if something does: `the bastion gate`
-    bastions: tuple[str, ...] = ()  # nothing stands before the first, except what its own settings name
+    jump: str = NO_JUMP  # the chain of bastions, as `ssh -J` takes it
+    usual_keys: tuple[str, ...] = ()  # files that ssh tries by itself, because its configuration names none
 
 
 LAB_RELAY, LAB_ADDRESSES = "/lab/netns/relay.py", "127.77."  # of practice clusters, see `lab/layout.py`
@@ -177,26 +181,48 @@ def render_options(node: Node) -> list[str]:
     return options
 
 
-def settings_argv(program: str, node: Node) -> list[str]:
-    """Write the command that prints what ssh would do for a node."""
-    return [program, "-G", *render_options(node), "--", node.host]
+SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+
+
+def render_bastion_options(bastion: Node, usual_keys: Sequence[str] = ()) -> list[str]:
+    """Write what the inventory says about a bastion, whose `ssh` has the key and the host keys of the nodes behind it.
+
+    The key is tried besides those that ssh tries by itself, and not where the user's files name others. The file of
+    host keys is one more of the system's: the user's own files count for a bastion as well.
+    """
+    ssh = bastion.ssh
+    options = render_options(replace(bastion, ssh=replace(ssh, key=None, known_hosts=None)))
+    if ssh.known_hosts:
+        files = f"{_quote_path(ssh.known_hosts)} {SYSTEM_KNOWN_HOSTS}"
+        options += ["-o", f"GlobalKnownHostsFile={files}"]
+    if ssh.key and usual_keys:
+        for key in (ssh.key, *usual_keys):
+            options += ["-o", f"IdentityFile={_quote_path(key)}"]
+    return options
+
+
+def settings_argv(program: str, host: str, options: Sequence[str]) -> list[str]:
+    """Write the command that prints what ssh would do for a host."""
+    return [program, "-G", *options, "--", host]
 
 
 def parse_sharing(output: str) -> ConnectionSharing:
     """Read what `ssh -G` printed."""
-    settings: Mapping[str, str] = dict(line.partition(" ")[::2] for line in output.splitlines())
+    lines = [line.partition(" ")[::2] for line in output.splitlines()]
+    settings: Mapping[str, str] = dict(lines)
+    keys = tuple(value for key, value in lines if key == "identityfile")
     control_path = settings.get("controlpath", "none")
     makes_masters = settings.get("controlmaster") in ("auto", "true", "yes")
     persists = settings.get("controlpersist", "no") not in ("no", "false")
     usable_path = None if control_path == "none" else control_path
     accepts_new_keys = settings.get("stricthostkeychecking") == "accept-new"
-    jump = settings.get("proxyjump", "none")
     return ConnectionSharing(
         usable_path,
         usable_path is not None and makes_masters and persists,
         accepts_new_keys,
         _describe_intermediary(settings),
-        () if jump == "none" else tuple(jump.split(",")),
+        settings.get("proxyjump", NO_JUMP),
+        () if names_own_keys(keys) else keys,
     )
 
 
@@ -207,16 +233,35 @@ def _describe_intermediary(settings: Mapping[str, str]) -> str | None:
     return None if command == "none" else tr("a proxy command")
 
 
+# files id_... that ssh tries where no IdentityFile is set
+DEFAULT_KEY_KINDS = frozenset({"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"})
+# of them, in every version: fewer were set by a user
+COMMON_KEY_KINDS = frozenset({"rsa", "ecdsa", "ed25519"})
+
+
+def names_own_keys(paths: Sequence[str]) -> bool:
+    """Return whether a configuration names key files: where it names none, ssh lists the usual ones."""
+    kinds = {path.removeprefix("~/.ssh/id_") for path in paths}
+    return bool(kinds) and not COMMON_KEY_KINDS <= kinds <= DEFAULT_KEY_KINDS
+
+
 def master_argv(
-    program: str, node: Node, sharing: ConnectionSharing, *, socket: str | None, batch: bool, timeout: float
+    program: str,
+    host: str,
+    options: Sequence[str],
+    sharing: ConnectionSharing,
+    *,
+    socket: str | None,
+    batch: bool,
+    timeout: float,
 ) -> list[str]:
-    """Write the command that logs in and leaves a master: at `socket`, or where the user's own files say.
+    """Write the command that logs in and leaves a master: one of ours at `socket`, or the one of the user's own files.
 
     The master is what remains of a command that does nothing; were its socket refused, nothing would remain.
     `batch` forbids ssh to prompt. Unknown host keys are refused unless a file of the user's accepts them.
     """
     level = _QUIET_OPTIONS if batch and not sharing.accepts_new_keys else _VERBOSE_OPTIONS
-    argv = [program, *_PLAIN_OPTIONS, *level, *render_options(node), "-o", f"ConnectTimeout={timeout:.0f}"]
+    argv = [program, *_PLAIN_OPTIONS, *level, *options, "-o", f"ConnectTimeout={timeout:.0f}"]
     argv += ["-o", f"StrictHostKeyChecking={_strictness(accept_new=sharing.accepts_new_keys)}"]
     if batch:
         argv += ["-o", "BatchMode=yes"]
@@ -230,48 +275,13 @@ def master_argv(
             f"ControlPersist={MASTER_PERSIST}",
             *_KEEPALIVE_OPTIONS,
         ]
-    return [*argv, "--", node.host, "exit 0"]
-
-
-def bastion_argv(program: str, node: Node, bastion: str, *, timeout: float) -> list[str]:
-    """Write the command that shows whether a bastion answers at all; it never prompts."""
-    argv = [program, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, *_config_option(node)]
-    argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ControlPath=none"]
-    return [*argv, "-o", f"ConnectTimeout={timeout:.0f}", "--", _bastion_target(bastion), "exit 0"]
-
-
-def bastion_settings_argv(program: str, node: Node, bastion: str) -> list[str]:
-    """Write the command that prints what ssh would do for a bastion."""
-    return [program, "-G", *_config_option(node), "--", _bastion_target(bastion)]
-
-
-def _config_option(node: Node) -> list[str]:
-    return ["-F", node.ssh.config] if node.ssh.config else []
-
-
-def _bastion_target(bastion: str) -> str:
-    return bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"
+    elif sharing.control_path is not None:  # as it stands: with ProxyCommand `%C` would be another
+        argv += ["-S", _escape_tokens(sharing.control_path)]
+    return [*argv, "--", host, "exit 0"]
 
 
 def _strictness(*, accept_new: bool) -> str:
     return STRICTNESS["accept-new" if accept_new else "strict"]
-
-
-OWN_CONFIG = "Include ~/.ssh/config /etc/ssh/ssh_config"  # what ssh reads without `-F`
-SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
-
-
-def render_bastion_config(own: str, *, accept_new: bool, known_hosts: str | None) -> str:
-    """Write the configuration by which ssh judges the host keys of bastions; `own` is the user's.
-
-    Of its options ssh passes `-F` on to the ssh that it starts for a bastion, and no `-o`. The first value counts,
-    so ours stand before the user's, outside of any `Host`. The inventory's file of keys is one more of the system's:
-    the user's own files count for a bastion as well.
-    """
-    lines = [f"StrictHostKeyChecking {_strictness(accept_new=accept_new)}"]
-    if known_hosts is not None:
-        lines.append(f"GlobalKnownHostsFile {_quote_path(known_hosts)} {SYSTEM_KNOWN_HOSTS}")
-    return "\n".join([*lines, own]) + "\n"
 
 
 def parse_new_host_keys(stderr: str) -> list[str]:
@@ -286,9 +296,19 @@ def session_argv(
 
     Without the master it must fail: ssh would else make a connection of its own, past all that was agreed.
     """
-    no_fallback = ("-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ProxyCommand=false")
-    argv = [program, *NO_CONFIG, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, "-S", _escape_tokens(socket), *no_fallback]
+    argv = [program, *NO_CONFIG, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, *_over_master(socket)]
     return [*argv, *(["-t"] if terminal else []), "--", node.host, *filter(None, [command])]
+
+
+def _over_master(socket: str) -> list[str]:
+    no_fallback = ["-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ProxyCommand=false"]
+    return ["-S", _escape_tokens(socket), *no_fallback]
+
+
+def render_forward_command(program: str, socket: str, bastion: str) -> str:
+    """Write the ProxyCommand that leads to a node over the master of the bastion before it."""
+    argv = [program, *NO_CONFIG, *_QUIET_OPTIONS, *_over_master(socket), "-W", "HOST:PORT", "--", bastion]
+    return _escape_tokens(shlex.join(argv)).replace("HOST:PORT", "'[%h]:%p'")
 
 
 def render_terminal_command(

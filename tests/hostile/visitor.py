@@ -15,7 +15,7 @@ from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import ClusterctlError
 
-LIMITS = Timeouts(connect=2.0, handshake=2.0, greeting=2.0, login=2.0, channel=2.0, start=2.0, send=2.0)
+LIMITS = Timeouts(connect=2.0, handshake=2.0, login=2.0, channel=2.0, start=2.0, send=2.0)
 
 
 def main() -> None:

@@ -52,19 +52,27 @@ def test_what_the_inventory_has_is_handed_on() -> None:
 @pytest.mark.parametrize("host_keys", [None, "strict"])
 def test_unknown_host_keys_are_refused(host_keys: str | None) -> None:
     """Whatever the user's own files say, except that they accept new ones."""
-    argv = master_argv("ssh", node(host_keys=host_keys), NOTHING, socket="/s", batch=True, timeout=10)
+    argv = master_argv(
+        "ssh",
+        "gpu01",
+        render_options(node(host_keys=host_keys)),
+        NOTHING,
+        socket="/s",
+        batch=True,
+        timeout=10,
+    )
     checking = [word for word in argv if word.startswith("StrictHostKeyChecking")]
     assert set(checking) == {"StrictHostKeyChecking=yes"}
     lenient = ConnectionSharing(None, persists=False, accepts_new_keys=True)
     assert "StrictHostKeyChecking=yes" not in master_argv(
-        "ssh", node(), lenient, socket="/s", batch=True, timeout=10
+        "ssh", "gpu01", [], lenient, socket="/s", batch=True, timeout=10
     )
 
 
 def test_every_call_ends_its_options_before_the_host() -> None:
     """A host can never be an option, and the remote command is the constant one."""
-    master = master_argv("ssh", node(), NOTHING, socket="/s", batch=True, timeout=10)
-    assert settings_argv("ssh", node())[-2:] == ["--", "gpu01"]
+    master = master_argv("ssh", "gpu01", [], NOTHING, socket="/s", batch=True, timeout=10)
+    assert settings_argv("ssh", "gpu01", [])[-2:] == ["--", "gpu01"]
     assert master[-3:] == ["--", "gpu01", "exit 0"]
     assert session_argv("ssh", node(), "/s")[-3:] == ["--", "gpu01", REMOTE_COMMAND]
     assert control_argv("ssh", "/s", "exit")[-2:] == ["--", "master"]
@@ -72,7 +80,7 @@ def test_every_call_ends_its_options_before_the_host() -> None:
 
 def test_asking_is_allowed_only_when_meant() -> None:
     """BatchMode stands in every call but the one that may ask."""
-    asking = master_argv("ssh", node(), NOTHING, socket=None, batch=False, timeout=10)
+    asking = master_argv("ssh", "gpu01", [], NOTHING, socket=None, batch=False, timeout=10)
     assert "BatchMode=yes" not in asking
     assert "-S" not in asking  # the user's own files say where
     assert "BatchMode=yes" in session_argv("ssh", node(), "/s")
@@ -82,7 +90,9 @@ def test_asking_is_allowed_only_when_meant() -> None:
 def test_ssh_understands_the_words() -> None:
     """The program that is here takes them all, a path with blanks and percent signs included."""
     calls = [
-        master_argv("ssh", node(user="u", port=1), NOTHING, socket="/tmp/a %h b", batch=True, timeout=10),
+        master_argv(
+            "ssh", "gpu01", ["-l", "u", "-p", "1"], NOTHING, socket="/tmp/a %h b", batch=True, timeout=10
+        ),
         session_argv("ssh", node(), "/tmp/a %h b"),
     ]
     for argv in calls:

@@ -30,9 +30,7 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 SHELL = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
 SSH_FIELDS = tuple(field.name for field in fields(Ssh))
 
-PATIENT = Timeouts(
-    **dict.fromkeys(("connect", "greeting", "handshake", "login", "channel", "start", "send"), HANG)
-)
+PATIENT = Timeouts(**dict.fromkeys(("connect", "handshake", "login", "channel", "start", "send"), HANG))
 
 
 def run_keygen(*arguments: str) -> str:

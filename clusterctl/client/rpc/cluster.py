@@ -23,7 +23,7 @@ from fabric import Connection
 from clusterctl.client.openssh import Masters, OpensshConnection, can_prompt
 from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
-from clusterctl.client.ssh.connect import connect
+from clusterctl.client.ssh.connect import connect, is_plain
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.client.ssh.identities import AskPassphrase, Identities
 from clusterctl.client.ssh.route import Hop, Routes
@@ -159,6 +159,7 @@ class Cluster:
         self._hostkeys = hostkeys or HostKeys(lambda new: notice(new.describe()))
         self._identities = Identities(ask_passphrase=ask_passphrase)
         self._routes = Routes(SshConfig(notice))
+        self._ssh_routes: dict[Node, bool] = {}
         self._bastions = BastionPool(self._connect_hop)
         self._masters = Masters(notice)
         self._connections: dict[str, Connection] = {}
@@ -218,23 +219,30 @@ class Cluster:
 
         Nodes of a Slurm cluster share their connection: the first that is through must not close it.
         """
-        return (
-            node.allocation is None
-            and node.ssh.transport == "paramiko"
-            and self._routes.find(node).jump is None
-        )
+        return node.allocation is None and not self._uses_ssh(node) and self._routes.find(node).jump is None
+
+    def _uses_ssh(self, node: Node) -> bool:
+        """Return whether the user's ssh enters a node: where the inventory asks for it, and where the way needs it."""
+        if node.ssh.transport == "openssh":
+            return True
+        if node not in self._ssh_routes:
+            try:
+                hop = self._routes.find(node)
+            except ClusterctlError:
+                return False  # raised again by whatever connects to it
+            self._ssh_routes[node] = not is_plain(hop, self._hostkeys) or any(
+                map(self._identities.have_certificate, hop.chain())
+            )
+        return self._ssh_routes[node]
 
     def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
         """Resolve the routes and prompt for passphrases, while there is one thread and no progress on the screen."""
         with self._lock:
             known = {*self._connections, *self._pending}
         raise_file_limit(len(known.union(map(connection_of, nodes if keep else nodes[:MAX_PARALLEL]))))
-        paramiko_nodes = [node for node in nodes if node.ssh.transport == "paramiko"]
-        self._routes.prepare(paramiko_nodes)
-        self._identities.unlock(self._routes.iter_hops(paramiko_nodes))
-        openssh_nodes = [
-            node for node in nodes if node.ssh.transport == "openssh" and not self._is_known(node)
-        ]
+        self._routes.prepare([node for node in nodes if node.ssh.transport == "paramiko"])
+        self._identities.unlock(self._routes.iter_hops([n for n in nodes if not self._uses_ssh(n)]))
+        openssh_nodes = [node for node in nodes if self._uses_ssh(node) and not self._is_known(node)]
         if openssh_nodes and can_prompt():
             # ssh prompts at the terminal: wait until it is done
             first = {connection_of(node): node for node in openssh_nodes}
@@ -270,7 +278,7 @@ class Cluster:
 
     def open_with_ssh(self, node: Node) -> OpensshConnection:
         """Return a way into a node by the user's ssh, whatever its transport is."""
-        if node.ssh.transport == "openssh":
+        if self._uses_ssh(node):
             return cast("OpensshConnection", self.connection(node))
         return INTERRUPTS.call(lambda: self._masters.connect(node))
 
@@ -302,7 +310,7 @@ class Cluster:
         return fresh
 
     def _connect(self, node: Node) -> Connection:
-        if node.ssh.transport == "openssh":
+        if self._uses_ssh(node):
             self.steps.set(node.name, tr("connecting through ssh"))
             return self._masters.connect(node)
         return self._connect_hop(self._routes.find(node))

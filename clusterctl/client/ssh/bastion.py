@@ -1,4 +1,4 @@
-"""One connection per bastion, tunnels through it."""
+"""One connection for each bastion, tunnels through it, and the error of a node whose bastion cannot be used."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
 
 import paramiko
 from fabric import Connection
@@ -21,8 +22,6 @@ from clusterctl.translation import tr
 
 class TunnelSocket:
     """The byte stream to one node through a bastion, as a Line is one of its own."""
-
-    proxied = False  # the bastion has reached the node's port
 
     def __init__(self, channel: paramiko.Channel, *, node: str, bastion: str) -> None:
         self.node = node
@@ -94,14 +93,68 @@ RESOLVE_ERRORS = ("not known", "resolve", "No address", "failure in name resolut
 OpenConnection = Callable[[Hop], Connection]
 
 
+class _Connected(Protocol):
+    @property
+    def is_connected(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+K = TypeVar("K")
+T = TypeVar("T", bound=_Connected)
+
+
 @dataclass
-class _BastionState:
-    """One bastion: its connection, or how the last try ended."""
+class _SharedState(Generic[T]):
+    """One connection, or how the last try to open it ended."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: Connection | None = None
+    connection: T | None = None
     failure: ClusterctlError | None = None
     failed_at: float = 0.0
+
+
+class SharedConnections(Generic[K, T]):
+    """Connections that many nodes use, each opened by the first; a failure counts for all for a while.
+
+    Safe to use from many threads.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[K, _SharedState[T]] = {}
+        self._lock = threading.Lock()
+
+    def find(self, key: K, open_connection: Callable[[], T]) -> T:
+        """Return an open connection; raises the error of the try that failed a moment ago, or of a new one."""
+        with self._lock:
+            state = self._states.setdefault(key, _SharedState())
+        with state.lock:
+            if state.connection is not None and state.connection.is_connected:
+                return state.connection
+            if state.failure is not None and time.monotonic() - state.failed_at <= FAILURE_CACHE_SECONDS:
+                raise state.failure
+            try:
+                state.connection = open_connection()
+            except ClusterctlError as error:
+                state.failure, state.failed_at = error, time.monotonic()
+                raise
+            state.failure = None
+            return state.connection
+
+    def clear_failures(self) -> None:
+        """Try those again that failed: what was wrong has been seen to."""
+        with self._lock:
+            for state in self._states.values():
+                state.failure = None
+
+    def close(self) -> None:
+        """Close all."""
+        with self._lock:
+            states, self._states = self._states, {}
+        for state in states.values():
+            if state.connection is not None:
+                with suppress(Exception):
+                    state.connection.close()
 
 
 class BastionPool:
@@ -109,8 +162,8 @@ class BastionPool:
 
     def __init__(self, open_connection: OpenConnection) -> None:
         self._open = open_connection
-        self._states: dict[Hop, _BastionState] = {}
-        self._lock = threading.Lock()
+        self._connections: SharedConnections[Hop, Connection] = SharedConnections()
+        self.clear_failures, self.close = self._connections.clear_failures, self._connections.close
 
     def open_tunnel(self, hop: Hop, limit: float) -> TunnelSocket:
         """Connect to a server through the bastion before it, within `limit` seconds."""
@@ -126,41 +179,17 @@ class BastionPool:
             raise self._explain(hop, bastion, transport, error, limit) from error
         return TunnelSocket(channel, node=hop.name, bastion=bastion.bastion)
 
-    def clear_failures(self) -> None:
-        """Try bastions again that failed: what was wrong has been seen to."""
-        with self._lock:
-            for state in self._states.values():
-                state.failure = None
-
-    def close(self) -> None:
-        """Close all, those reached through others first."""
-        with self._lock:
-            states, self._states = self._states, {}
-        for hop in sorted(states, key=lambda hop: -len(list(hop.chain()))):
-            connection = states[hop].connection
-            if connection is not None:
-                with suppress(Exception):
-                    connection.close()
-
     def _transport_to(self, bastion: Hop, node: str) -> BastionTransport:
-        with self._lock:
-            state = self._states.setdefault(_pool_key(bastion), _BastionState())
-        with state.lock:
-            if state.connection is None or not state.connection.is_connected:
-                state.connection = self._connect(state, bastion, node)
-            transport: BastionTransport = state.connection.transport
-            return transport
-
-    def _connect(self, state: _BastionState, bastion: Hop, node: str) -> Connection:
-        if state.failure is None or time.monotonic() - state.failed_at > FAILURE_CACHE_SECONDS:
-            try:
-                connection = self._open(bastion.for_node(bastion.bastion))
-            except ClusterctlError as error:
-                state.failure, state.failed_at = error, time.monotonic()
-            else:
-                state.failure = None
-                return connection
-        raise _bastion_error(bastion, node, state.failure) from state.failure
+        shared = bastion.for_node(bastion.bastion)
+        try:
+            # however it is written, and for whatever node
+            connection = self._connections.find(
+                replace(bastion, name="", bastion=""), lambda: self._open(shared)
+            )
+        except ClusterctlError as error:
+            raise bastion_error(bastion.bastion, bastion.address, node, error) from error
+        transport: BastionTransport = connection.transport
+        return transport
 
     def _explain(
         self, hop: Hop, bastion: Hop, transport: BastionTransport, error: Exception, limit: float
@@ -187,11 +216,6 @@ class BastionPool:
         )
 
 
-def _pool_key(hop: Hop) -> Hop:
-    """Make hops equal that lead to one bastion, for whatever node and however it is written."""
-    return replace(hop, name="", bastion="", jump=None if hop.jump is None else _pool_key(hop.jump))
-
-
 def _responds(transport: paramiko.Transport) -> bool:
     """Distinguish a bastion that is only slow to reach a node from one that no longer answers."""
     responded = threading.Event()
@@ -206,10 +230,19 @@ def _responds(transport: paramiko.Transport) -> bool:
     return responded.wait(PING_LIMIT)
 
 
-def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
+def bastion_error(bastion: str, address: str, node: str, error: ClusterctlError) -> ClusterctlError:
     """Report for a node that its bastion cannot be used, with the same text for all nodes."""
+    if error.code == "CC-SSH-019":  # a loop, or names that no configuration may hold
+        return Unreachable(
+            "CC-SSH-019",
+            "inner",
+            node=node,
+            evidence=error.evidence,
+            problem=error.message,
+            way_out=error.fix,
+        )
     inner = error.code == "CC-SSH-018"  # a bastion before this one: that is the one to name
-    code_line = "" if inner else tr("{code} at {address}", code=error.code, address=bastion.address)
+    code_line = "" if inner else tr("{code} at {address}", code=error.code, address=address)
     generic = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
     kind = Unreachable if generic else type(error)  # a busy bastion has been tried often enough
     return kind(
@@ -217,15 +250,15 @@ def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> Clusterct
         "inner" if inner else "",
         node=node,
         evidence="\n".join(filter(None, [code_line, error.evidence])),
-        bastion=bastion.bastion,
-        problem=error.message,
-        way_out=_fix_for_bastion(error.fix),
+        bastion=bastion,
+        problem=error.message if inner else _for_bastion(error.message),
+        way_out=error.fix if inner else _for_bastion(error.fix),
     )
 
 
-def _fix_for_bastion(fix: str) -> str:
-    """Make the fix of an error of a bastion, whose text is about a node, one for the bastion; in either language."""
-    return fix.replace(tr("the node"), tr("the bastion")).replace(
+def _for_bastion(text: str) -> str:
+    """Make a text about a node one about a bastion; in either language."""
+    return text.replace(tr("the node"), tr("the bastion")).replace(
         tr("`host` and `ssh.port`"), tr("`jump` under `ssh:`")
     )
 

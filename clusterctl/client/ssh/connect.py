@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import paramiko
@@ -22,7 +23,7 @@ from clusterctl.client.ssh.bastion import AnySocket, BastionPool
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.client.ssh.identities import Identities, KeyCandidates
 from clusterctl.client.ssh.route import Hop
-from clusterctl.client.ssh.sockets import ProxySocket, open_proxy, open_tcp
+from clusterctl.client.ssh.sockets import open_lab_tcp, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
 from clusterctl.errors import (
@@ -34,9 +35,8 @@ from clusterctl.errors import (
     ServerBusy,
     Unreachable,
 )
-from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.facts.untrusted import clean_lines
-from clusterctl.plans.ssh import name_lab, render_lab_command
+from clusterctl.plans.ssh import LAB_RELAY, name_lab, render_lab_command
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
 
@@ -68,10 +68,7 @@ class SshHandshake:
         self.transport: Transport | None = None
         self.tried: list[str] = []
         self.on_step: Callable[[str], None] = lambda _: None
-        self.greeting_timed_out = False
         self.alarm = WATCHDOG.set(timeouts.handshake, line.abort)
-        if line.proxied and timeouts.greeting < timeouts.handshake:
-            WATCHDOG.set(timeouts.greeting, self._on_greeting_timeout)
 
     def make_transport(
         self, sock: AnySocket, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
@@ -85,7 +82,6 @@ class SshHandshake:
         transport.channel_timeout = PARAMIKO_LIMIT
         # an agent that hangs holds up paramiko's own thread
         transport.auth_timeout = self.timeouts.login + 1.0
-        transport.prefers_certificates = self.hostkeys.trusts_authority(self.hop)
         options = transport.get_security_options()
         known = [a for name in self.hostkeys.key_types(self.hop) for a in KEY_ALGORITHMS.get(name, (name,))]
         usable = [name for name in known if name in options.key_types]
@@ -95,8 +91,7 @@ class SshHandshake:
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002 - paramiko's signature
         """Judge the host key."""
         self.step = "host key"
-        certificate = key.public_blob.key_blob if key.public_blob else b""
-        self.hostkeys.verify(self.hop, key.get_name(), key.asbytes(), certificate)
+        self.hostkeys.verify(self.hop, key.get_name(), key.asbytes())
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
@@ -142,13 +137,7 @@ class SshHandshake:
     def stop_clock(self) -> bool:
         """Stop the clock; returns whether a limit was reached."""
         WATCHDOG.cancel(self.alarm)
-        return self.alarm.expired or self.greeting_timed_out
-
-    def _on_greeting_timeout(self) -> None:
-        """End a connection through a proxy command on which nothing at all has arrived."""
-        if not self.sock.first_bytes and not self.alarm.cancelled:
-            self.greeting_timed_out, self.limit = True, self.timeouts.greeting
-            self.sock.abort()
+        return self.alarm.expired
 
     def _begin_step(self, step: str, limit: float) -> None:
         WATCHDOG.cancel(self.alarm)
@@ -168,9 +157,8 @@ class SshHandshake:
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Report that a node does not let us in, and what to do."""
     lab = _lab_of(hop)
-    bastions = ",".join(bastion.bastion for bastion in hop.chain())
     options = ["-i", hop.key] if hop.key else []
-    options += ["-J", bastions] if bastions else []
+    options += ["-J", hop.jump.bastion] if hop.jump else []
     options += ["-p", str(hop.port)] if hop.port != 22 else []
     options.append(f"{hop.user}@{hop.host}")
     return AuthenticationFailed(
@@ -210,8 +198,10 @@ def connect(
 ) -> Connection:
     """Open a connection to a node or a bastion; raises a ConnectError that names the step and the reason.
 
-    Close it with its own `close`; that also ends a proxy command. `on_step` receives each step.
+    `on_step` receives each step.
     """
+    if not is_plain(hop, hostkeys):
+        raise ValueError(f"{hop.name} is reached by ssh itself")
     keys = identities.keys_for(hop)
     on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
     sock = _open_socket(hop, timeouts, bastions)
@@ -240,35 +230,38 @@ def connect(
     return connection
 
 
+def is_plain(hop: Hop, hostkeys: HostKeys) -> bool:
+    """Return whether paramiko may enter a node; all that is not the plain route is for the user's own ssh."""
+    return not any(each.needs_ssh or hostkeys.has_markers(each) for each in hop.chain())
+
+
 def _lab_of(hop: Hop) -> str:
     """Name the practice cluster that a node is in; empty for any other node."""
-    return name_lab(hop.host, hop.key, hop.proxy_command)
-
-
-def _heal_command(hop: Hop) -> str:
-    """Return the command that repairs a node of a practice cluster."""
-    return render_lab_command(_lab_of(hop), "heal", hop.name)
+    return name_lab(hop.host, hop.key, LAB_RELAY if hop.in_lab else None)
 
 
 def _fix_in_lab(hop: Hop) -> str:
     """Return the fix that repairs a node of a practice cluster; empty for any other node."""
-    if not _lab_of(hop):
+    lab = _lab_of(hop)
+    if not lab:
         return ""
-    return tr("{command}  # or `clusterctl lab status` to see what is broken", command=_heal_command(hop))
+    heal = render_lab_command(lab, "heal", hop.name)
+    return tr("{command}  # or `clusterctl lab status` to see what is broken", command=heal)
 
 
 def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> AnySocket:
     if hop.jump is not None:
         if bastions is None:
-            raise ValueError(f"the way to {hop.name} leads through bastions")
+            raise ValueError(f"the way to {hop.name} leads through a bastion")
         return bastions.open_tunnel(hop, timeouts.connect)
-    if hop.proxy_command is None:
-        try:
-            return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
-        except ConnectError as error:
-            error.fix = _fix_in_lab(hop) or error.fix
-            raise
-    return open_proxy(hop.name, hop.proxy_command)
+    try:
+        if hop.in_lab and hop.key:
+            folder = Path(hop.key).expanduser().parent
+            return open_lab_tcp(hop.name, hop.host, hop.port, folder, timeouts.connect)
+        return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+    except ConnectError as error:
+        error.fix = _fix_in_lab(hop) or error.fix
+        raise
 
 
 def _build_connection(hop: Hop, sock: AnySocket, handshake: SshHandshake) -> Connection:
@@ -310,13 +303,7 @@ def _explain(error: Exception, handshake: SshHandshake, timed_out: bool) -> Clus
     if isinstance(error, ClusterctlError):
         return error
     if timed_out:
-        return (
-            _no_greeting(handshake)
-            if handshake.sock.proxied and not handshake.sock.first_bytes
-            else _step_timed_out(handshake)
-        )
-    if isinstance(handshake.sock, ProxySocket) and handshake.sock.status is not None:
-        return _proxy_ended(handshake, handshake.sock.status)
+        return _step_timed_out(handshake)
     if handshake.step == "login":
         evidence = [handshake.disconnect_message or str(error), *handshake.describe_keys()]
         return login_refused(handshake.hop, tr("it closed the connection"), evidence)
@@ -379,30 +366,4 @@ def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
         waited_for=tr(STEP_NAMES[waited_for]),
         address=handshake.hop.address,
         limit=handshake.limit,
-    )
-
-
-def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
-    """Report that only the proxy command is known to be there, not the node."""
-    return ConnectTimeout(
-        "CC-SSH-004",
-        "lab" if _lab_of(handshake.hop) else "proxy",
-        node=handshake.hop.name,
-        evidence=handshake.sock.describe_end(),
-        limit=handshake.limit,
-        command=handshake.hop.proxy_command,
-        heal=_heal_command(handshake.hop),
-    )
-
-
-def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
-    lab, evidence = _lab_of(handshake.hop), handshake.sock.describe_end()
-    return Unreachable(
-        "CC-SSH-013",
-        "lab" if lab else "",
-        node=handshake.hop.name,
-        evidence=translate_node_text(evidence) if lab else evidence,
-        status=status,
-        step=tr(STEP_NAMES[handshake.step]),
-        heal=_heal_command(handshake.hop),
     )

@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterctl.client.ssh.known_hosts import (
-    AUTHORITY,
     DEFAULT_PORT,
-    REVOKED,
     KnownHosts,
     KnownHostsEntry,
-    find_revocation,
     fingerprint,
     hash_name,
-    parse_certificate,
     parse_entries,
     render_name,
 )
@@ -82,27 +78,22 @@ class HostKeys:
         entries, portless = self._entries(hop)
         return list(dict.fromkeys(entry.key_type for entry in _trusted(entries) or _trusted(portless)))
 
-    def trusts_authority(self, hop: Hop) -> bool:
-        """Return whether a certificate authority is trusted for a node, so that its certificate is requested."""
-        return bool(self._authorities(hop))
+    def has_markers(self, hop: Hop) -> bool:
+        """Return whether lines that mean the node trust an authority or revoke a key, which only ssh itself judges."""
+        names = (_known_hosts_name(hop), render_name(hop.host_key_alias or hop.host, DEFAULT_PORT))
+        return any(entry.marker for name in names for entry in self._match(hop, name))
 
-    def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
-        """Return if `key` is known for the node, certified, or just recorded; raise HostKeyError if not."""
-        if hop.revoked_keys and (reason := find_revocation(self._expand(hop.revoked_keys), key, certificate)):
-            raise _refused_key(hop, key_type, key, reason)
+    def verify(self, hop: Hop, key_type: str, key: bytes) -> None:
+        """Return if `key` is known for the node, or was just recorded; raise HostKeyError if not."""
         entries, portless = self._entries(hop)
-        for entry in (*entries, *portless):
-            if entry.marker == REVOKED and entry.key == key:
-                raise _revoked_key(hop, entry)
         if any(entry.key == key for entry in (*_trusted(entries), *_trusted(portless))):
-            return
-        if self._is_certified(hop, certificate):
             return
         name = _known_hosts_name(hop)
         if _trusted(entries):
             raise _changed_key(hop, name, _trusted(entries), key_type, key)
         if hop.host_keys != "accept-new":
-            raise _unknown_key(hop, key_type, key, self._notes(hop))
+            problems = [file.problem for file in self._read_files(hop) if file.problem]
+            raise _unknown_key(hop, key_type, key, problems)
         self._accept(hop, name, key_type, key)
 
     def _entries(self, hop: Hop) -> tuple[list[KnownHostsEntry], list[KnownHostsEntry]]:
@@ -118,43 +109,6 @@ class HostKeys:
 
     def _match(self, hop: Hop, name: str) -> list[KnownHostsEntry]:
         return [entry for file in self._read_files(hop) for entry in file.known.match(name)]
-
-    def _authorities(self, hop: Hop) -> list[KnownHostsEntry]:
-        return [entry for entry in self._all_entries(hop) if entry.marker == AUTHORITY]
-
-    def _all_entries(self, hop: Hop) -> list[KnownHostsEntry]:
-        names = dict.fromkeys(
-            (_known_hosts_name(hop), render_name(hop.host_key_alias or hop.host, DEFAULT_PORT))
-        )
-        return [entry for name in names for entry in self._match(hop, name)]
-
-    def _is_certified(self, hop: Hop, blob: bytes) -> bool:
-        """Return whether a trusted authority has signed the host's certificate; HostKeyError if that is invalid."""
-        certificate = parse_certificate(blob) if blob else None
-        if certificate is None:
-            return False
-        signers = [entry for entry in self._all_entries(hop) if entry.key == certificate.ca_key]
-        for entry in signers:
-            if entry.marker == REVOKED:
-                raise _revoked_key(hop, entry)
-        if not any(entry.marker == AUTHORITY for entry in signers):
-            return False
-        flaw = certificate.find_flaw(hop.host_key_alias or hop.host)
-        if flaw:
-            raise _invalid_certificate(hop, certificate.key_id, flaw)
-        return True
-
-    def _notes(self, hop: Hop) -> list[str]:
-        notes = [file.problem for file in self._read_files(hop) if file.problem]
-        locations = ", ".join(entry.location for entry in self._authorities(hop))
-        if locations:
-            notes.append(
-                tr(
-                    "{location} trusts a certificate authority for it, which has not signed its host key",
-                    location=locations,
-                )
-            )
-        return notes
 
     def _paths(self, hop: Hop) -> list[Path]:
         if hop.known_hosts:
@@ -261,36 +215,6 @@ def _changed_key(
         server=hop.description,
         location=same[0].location,
         command=command_line("ssh-keygen", "-R", name, "-f", str(same[0].file)),
-    )
-
-
-def _invalid_certificate(hop: Hop, identity: str, flaw: str) -> HostKeyError:
-    return HostKeyError(
-        "CC-SSH-021",
-        node=hop.name,
-        evidence=tr("certificate {name!r}: {flaw}", name=identity, flaw=flaw),
-        server=hop.description,
-    )
-
-
-def _revoked_key(hop: Hop, entry: KnownHostsEntry) -> HostKeyError:
-    return HostKeyError(
-        "CC-SSH-011",
-        node=hop.name,
-        evidence=_describe_shown(entry.key_type, entry.fingerprint),
-        server=hop.description,
-        location=entry.location,
-    )
-
-
-def _refused_key(hop: Hop, key_type: str, key: bytes, reason: str) -> HostKeyError:
-    return HostKeyError(
-        "CC-SSH-011",
-        "refused",
-        node=hop.name,
-        evidence=_describe_shown(key_type, fingerprint(key)),
-        server=hop.description,
-        reason=reason,
     )
 
 

@@ -1,10 +1,9 @@
-"""Key files, ssh-agent, certificates, passphrases."""
+"""Key files, ssh-agent, passphrases."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import copy
 import errno
 import os
 import socket
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
-from paramiko.pkey import PublicBlob, UnknownKeyType
+from paramiko.pkey import UnknownKeyType
 
 from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import AuthenticationFailed
@@ -25,7 +24,6 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import english_of, to_translate, tr
 
 OPENSSH_MAGIC = b"openssh-key-v1\0"
-CERTIFICATE = "-cert-v01@openssh.com"
 ENCRYPTED = "encrypted"
 PUBLIC_HALF = to_translate("this is the public key; use the private key")
 PUBLIC_PREFIXES = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC", b"---- BEGIN SSH2 PUBLIC")
@@ -59,34 +57,14 @@ def candidate_from_file(path: str, key: paramiko.PKey) -> CandidateKey:
     return CandidateKey(f"{path} ({key.fingerprint})", key)
 
 
-def with_certificate(candidate: CandidateKey, label: str, path: Path) -> CandidateKey | None:
-    """Return a key with a certificate; None if the file is none, or was made for another key."""
-    try:
-        blob = PublicBlob.from_file(path)
-        subject = paramiko.PKey.from_type_string(blob.key_type.removesuffix(CERTIFICATE), blob.key_blob)
-    except (OSError, ValueError, UnicodeError, paramiko.SSHException, UnknownKeyType, IndexError):
-        return None
-    if candidate.key.public_blob or not blob.key_type.endswith(CERTIFICATE):
-        return None
-    if subject.asbytes() != candidate.key.asbytes():
-        return None
-    key = _copy(candidate.key)
-    key.public_blob = blob
-    return CandidateKey(tr("{key} with {certificate}", key=candidate.label, certificate=label), key)
-
-
-def _copy(key: paramiko.PKey) -> paramiko.PKey:
-    if isinstance(key, paramiko.AgentKey):  # passes unknown attributes on, which copying does not survive
-        return paramiko.AgentKey(key.agent, key.blob, key.comment)
-    return copy.copy(key)
-
-
 def read_key(path: Path, passphrase: str | None = None) -> KeyFile:
     """Read a key file; nothing is raised."""
     try:
         secret = passphrase.encode() if passphrase is not None else None
         key = paramiko.PKey.from_path(path, password=secret)  # type: ignore[arg-type]  # bytes it must be
-        key.public_blob = None  # a certificate next to it is tried separately, see `with_certificate`
+        key.public_blob = (
+            None  # paramiko would show a certificate that lies beside it, and never the key alone
+        )
         return KeyFile(key)
     except (TypeError, paramiko.PasswordRequiredException):  # cryptography's and paramiko's name for it
         return KeyFile(problem=ENCRYPTED, public=_read_public(path))
@@ -232,7 +210,7 @@ class Identities:
             return [] if hop.identities_only else self.agent_keys(hop.agent)
 
         def defaults(skipped: list[str]) -> Iterator[CandidateKey]:
-            return self.default_keys(hop, skipped) if paths is None else iter(())
+            return self.default_keys(skipped) if paths is None else iter(())
 
         return KeyCandidates(first, from_agent, defaults, skipped)
 
@@ -257,12 +235,12 @@ class Identities:
                 self._agents[socket_path] = list_agent_keys(agent_socket) if agent_socket else []
             return self._agents[socket_path]
 
-    def default_keys(self, hop: Hop, skipped: list[str]) -> Iterator[CandidateKey]:
+    def default_keys(self, skipped: list[str]) -> Iterator[CandidateKey]:
         """Yield the usual keys of ~/.ssh that are there and can be used; add the others to `skipped`."""
         for path in self._default_paths():
             key_file = self._load(self._expand(path))
             if key_file.key is not None:
-                yield from self._with_certificates(hop, path, candidate_from_file(path, key_file.key))
+                yield candidate_from_file(path, key_file.key)
             else:
                 skipped.append(tr("{subject}: {text}", subject=path, text=explain_problem(key_file.problem)))
 
@@ -280,11 +258,10 @@ class Identities:
     def _candidates(self, hop: Hop, path: str, skipped: list[str]) -> Iterator[CandidateKey]:
         key_file = self._load(self._expand(path))
         if key_file.key is not None:
-            yield from self._with_certificates(hop, path, candidate_from_file(path, key_file.key))
+            yield candidate_from_file(path, key_file.key)
             return
         agent_candidates = self._in_agent(hop, key_file)
-        for candidate in agent_candidates:
-            yield from self._with_certificates(hop, path, candidate)
+        yield from agent_candidates
         if not agent_candidates and hop.key is None:
             skipped.append(tr("{subject}: {text}", subject=path, text=explain_problem(key_file.problem)))
 
@@ -293,22 +270,19 @@ class Identities:
             return []
         return [c for c in self.agent_keys(hop.agent) if c.key.asbytes() == key_file.public]
 
-    def _with_certificates(self, hop: Hop, path: str, candidate: CandidateKey) -> Iterator[CandidateKey]:
-        """Yield a key with each certificate made for it, then the key alone."""
-        for certificate in (*hop.certificates, f"{path.removesuffix('.pub')}-cert.pub"):
-            certified = with_certificate(candidate, certificate, self._expand(certificate))
-            if certified is not None:
-                yield certified
-        yield candidate
+    def have_certificate(self, hop: Hop) -> bool:
+        """Return whether a certificate lies beside a key to try, which only ssh itself shows."""
+        paths = self._configured_paths(hop)
+        preferred = (hop.offered,) if hop.offered else ()
+        tried = (*preferred, *(self._default_paths() if paths is None else paths))
+        return any(self._expand(f"{path.removesuffix('.pub')}-cert.pub").is_file() for path in tried)
 
     def _encrypted_paths(self, hop: Hop) -> Iterator[Path]:
         """Yield the key files that only a passphrase opens, if there is nothing else to try."""
         paths, preferred = self._configured_paths(hop), (hop.offered,) if hop.offered else ()
         if any(True for path in preferred for _ in self._candidates(hop, path, [])):
             return
-        if paths is None and (
-            self.agent_keys(hop.agent) or next(self.default_keys(hop, []), None) is not None
-        ):
+        if paths is None and (self.agent_keys(hop.agent) or next(self.default_keys([]), None) is not None):
             return
         if paths and any(True for path in paths for _ in self._candidates(hop, path, [])):
             return

@@ -19,7 +19,7 @@ from paramiko.auth_handler import AuthHandler
 from clusterctl.client.rpc.cluster import Outcome, fan_out
 from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
-from clusterctl.client.ssh.connect import SshHandshake, connect
+from clusterctl.client.ssh.connect import SshHandshake, connect, is_plain
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.client.ssh.identities import AskPassphrase, Identities
 from clusterctl.client.ssh.known_hosts import fingerprint
@@ -55,11 +55,11 @@ class HostKeyPrompts(HostKeys):
         self._accepted: set[tuple[str, bytes]] = set()
         self._prompt_lock = threading.Lock()
 
-    def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
+    def verify(self, hop: Hop, key_type: str, key: bytes) -> None:
         """Judge as always; an unknown key that was agreed to is recorded."""
         host_key = (hop.address, key)
         try:
-            super().verify(hop, key_type, key, certificate)
+            super().verify(hop, key_type, key)
         except HostKeyError as error:
             if error.code != UNKNOWN_HOST_KEY:
                 raise
@@ -69,7 +69,7 @@ class HostKeyPrompts(HostKeys):
                         hop.bastion or hop.name, hop.address, key_type, fingerprint(key)
                     )
                     raise
-            super().verify(replace(hop, host_keys="accept-new"), key_type, key, certificate)
+            super().verify(replace(hop, host_keys="accept-new"), key_type, key)
 
     def accept_all(self) -> None:
         """Accept the unknown hosts met so far, each with the very key that it has shown."""
@@ -218,6 +218,11 @@ class KeyInstaller:
     def retry_bastions(self) -> None:
         """Go on with the servers whose host keys were agreed to, bastions among them."""
         self._bastions.clear_failures()
+
+    def needs_ssh(self, node: Node) -> bool:
+        """Return whether only the user's own ssh reaches a node."""
+        hop = self._find_route(node)
+        return isinstance(hop, Hop) and not is_plain(hop, self.hostkeys)
 
     def check_access(self, nodes: Iterable[Node]) -> Iterator[Outcome[bool]]:
         """Return for every node whether the key opens it already."""

@@ -1,4 +1,4 @@
-"""The known_hosts file, host certificates and revoked keys."""
+"""The known_hosts file."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ import binascii
 import hashlib
 import hmac
 import re
-import subprocess
-import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-
-import paramiko
-from paramiko.pkey import UnknownKeyType
-
-from clusterctl.node_texts import describe_system_error, translate_node_text
-from clusterctl.translation import tr
 
 REVOKED = "@revoked"
 AUTHORITY = "@cert-authority"
@@ -153,135 +143,3 @@ def _decode_hashed(names: str) -> tuple[bytes, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     return salt, digest
-
-
-CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
-HOST_CERTIFICATE = 2
-KEY_FIELDS = {"ssh-ed25519": 1, "ssh-rsa": 2}  # fields of the certified key; those of ECDSA are two as well
-PARSE_ERRORS = (paramiko.SSHException, UnknownKeyType, ValueError, IndexError, UnicodeError)
-
-
-@dataclass(frozen=True)
-class HostCertificate:
-    """The content of a certificate; `signed_data` is all of it but the signature."""
-
-    cert_type: int
-    key_id: str
-    principals: tuple[str, ...]
-    valid_after: int
-    valid_before: int
-    critical_options: bytes
-    ca_key: bytes
-    signed_data: bytes
-    signature: bytes
-
-    def find_flaw(self, host: str, now: float | None = None) -> str:
-        """Describe why the certificate is not valid for `host`; empty if it is."""
-        moment = time.time() if now is None else now
-        if self.cert_type != HOST_CERTIFICATE:
-            return tr("it is a user certificate")
-        if moment < self.valid_after:
-            return tr("it is not valid yet")
-        if moment >= self.valid_before:
-            return tr("it has expired")
-        if self.principals and host.lower() not in self.principals:
-            return tr("it is for {names}, not for {host}", names=", ".join(self.principals), host=host)
-        if self.critical_options:
-            return tr("it has an unknown critical option")
-        return "" if self._has_valid_signature() else tr("its signature is invalid")
-
-    def _has_valid_signature(self) -> bool:
-        try:
-            key_type = paramiko.Message(self.ca_key).get_text()
-            if paramiko.Message(self.signature).get_text() == "ssh-rsa":  # by SHA-1
-                return False
-            key = paramiko.PKey.from_type_string(key_type, self.ca_key)
-            return bool(key.verify_ssh_sig(self.signed_data, paramiko.Message(self.signature)))
-        except PARSE_ERRORS:
-            return False
-
-
-def parse_certificate(blob: bytes) -> HostCertificate | None:
-    """Read a certificate; None if it is none, or is cut off."""
-    message = paramiko.Message(blob)
-    try:
-        key_type = message.get_text()
-        if not key_type.endswith(CERTIFICATE_SUFFIX):
-            return None
-        # a nonce comes first
-        for _ in range(1 + KEY_FIELDS.get(key_type.removesuffix(CERTIFICATE_SUFFIX), 2)):
-            message.get_string()
-        message.get_int64()  # serial number
-        cert_type, key_id = message.get_int(), message.get_text()
-        principals = _read_texts(message.get_string())
-        valid_after, valid_before = message.get_int64(), message.get_int64()
-        critical_options, _, _ = message.get_string(), message.get_string(), message.get_string()
-        ca_key = message.get_string()
-        signed_data = message.get_so_far()
-        signature = message.get_string()
-    except PARSE_ERRORS:
-        return None
-    if len(signed_data) + 4 + len(signature) != len(blob):  # paramiko fills up what is cut off
-        return None
-    return HostCertificate(
-        cert_type=cert_type,
-        key_id=key_id,
-        principals=principals,
-        valid_after=valid_after,
-        valid_before=valid_before,
-        critical_options=critical_options,
-        ca_key=ca_key,
-        signed_data=signed_data,
-        signature=signature,
-    )
-
-
-def _read_texts(packed: bytes) -> tuple[str, ...]:
-    message, texts = paramiko.Message(packed), []
-    while message.get_remainder():
-        texts.append(message.get_text().lower())
-    return tuple(texts)
-
-
-KRL_MAGIC = b"SSHKRL\n\0"
-KEYGEN_LIMIT = 10.0  # seconds for ssh-keygen
-
-
-def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
-    """Describe why a host key, or the certificate for it, is not to be believed; empty if it may be.
-
-    A file that cannot be read allows nothing, as ssh has it.
-    """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        return tr("{path} cannot be read: {reason}", path=file, reason=describe_system_error(error))
-    if content.startswith(KRL_MAGIC):
-        return _query_revocation_list(file, certificate or key)
-    parsed = parse_certificate(certificate) if certificate else None
-    keys = {key, parsed.ca_key} if parsed is not None else {key}
-    for line in content.decode("utf-8", "replace").splitlines():
-        fields = line.split()
-        if len(fields) > 1 and decode_key(fields[0], fields[1]) in keys:
-            return tr("it is listed in {file}", file=file)
-    return ""
-
-
-def _query_revocation_list(file: Path, blob: bytes) -> str:
-    """Use ssh-keygen, which alone can read serial numbers and names in a revocation list."""
-    with tempfile.NamedTemporaryFile(prefix="clusterctl-") as key_file:
-        key_file.write(paramiko.Message(blob).get_string() + b" " + base64.b64encode(blob) + b"\n")
-        key_file.flush()
-        try:
-            completed = subprocess.run(
-                ["ssh-keygen", "-Q", "-f", str(file), key_file.name],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=KEYGEN_LIMIT,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return tr(
-                "ssh-keygen cannot read {file}: {reason}", file=file, reason=translate_node_text(str(error))
-            )
-    return "" if completed.returncode == 0 else tr("it is revoked by {file}", file=file)

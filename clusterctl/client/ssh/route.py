@@ -23,17 +23,17 @@ from clusterctl.client.ssh.config import (
     expand_tokens,
     split_paths,
 )
-from clusterctl.client.ssh.sockets import expand_proxy_command
 from clusterctl.errors import ClusterctlError, InvalidValueError, Unreachable
 from clusterctl.interrupts import INTERRUPTS
+from clusterctl.plans.ssh import LAB_RELAY, names_own_keys
 from clusterctl.specs.inventory.model import Node, Ssh
-from clusterctl.specs.values import LONGEST_CHAIN, Bastion, parse_host, parse_port, parse_user, split_jump
+from clusterctl.specs.values import Bastion, parse_host, parse_port, parse_user, split_jump
 from clusterctl.translation import tr
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hop:
-    """A node or a bastion; `name` is the node that errors are about, `jump` the last bastion before it."""
+    """A node or a bastion; `name` is the node that errors are about, `jump` the bastion before it."""
 
     name: str
     host: str
@@ -43,16 +43,17 @@ class Hop:
     key: str | None = None  # must be usable
     identities: tuple[str, ...] | None = None  # files to try; None: the usual ones
     offered: str | None = None  # a file to try before those
-    certificates: tuple[str, ...] = ()
     identities_only: bool = False
     agent: str | None = None  # a socket, `none`, or None for SSH_AUTH_SOCK's
     known_hosts: tuple[str, ...] = ()  # where new keys are recorded first; none: the usual ones
-    revoked_keys: str | None = None  # a file; what stands in it is never believed
     host_key_alias: str | None = None
     host_keys: Literal["strict", "accept-new"] = "strict"
     hashes_names: bool = False  # HashKnownHosts: a new key is recorded without the server's name
-    proxy_command: str | None = None  # expanded
     jump: Hop | None = None
+    in_lab: bool = False  # the address is in the network of a practice cluster, which has the key
+    needs_ssh: bool = (
+        False  # a way for the user's own ssh: several bastions, ProxyCommand, certificates, revoked keys
+    )
 
     @property
     def address(self) -> str:
@@ -69,18 +70,14 @@ class Hop:
         return replace(self, name=name)
 
     def chain(self) -> Iterator[Hop]:
-        """Yield the bastions on the way, the nearest to us first."""
+        """Yield the bastion on the way, if there is one, and itself."""
         if self.jump is not None:
-            yield from self.jump.chain()
             yield self.jump
+        yield self
 
 
 DEFAULT_PORT = 22
 DEFAULT_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-# files id_... that ssh tries where no IdentityFile is set
-DEFAULT_KEY_KINDS = frozenset({"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"})
-# of them, in every version: fewer were set by a user
-COMMON_KEY_KINDS = frozenset({"rsa", "ecdsa", "ed25519"})
 
 
 class Routes:
@@ -105,7 +102,7 @@ class Routes:
         for node in nodes:
             hop = self._resolved.get(node)
             if isinstance(hop, Hop):
-                yield from (*hop.chain(), hop)
+                yield from hop.chain()
 
     def find(self, node: Node) -> Hop:
         """Return the way to a node; raises a ConnectError if its configuration cannot be read."""
@@ -126,62 +123,44 @@ class Routes:
         ssh = node.ssh
         query = ConfigQuery(node.host, ssh.user, ssh.port, _config_file(ssh))
         options = self._config.query(query, node.name)
-        hop, tokens = _base_hop(node.name, query, options)
+        hop = _base_hop(node.name, query, options)
         known_hosts = (ssh.known_hosts,) if ssh.known_hosts is not None else hop.known_hosts
         hop = replace(hop, key=ssh.key, known_hosts=known_hosts, host_keys=ssh.host_keys or hop.host_keys)
         if ssh.proxy_command is not None:
-            return _with_proxy_command(hop, ssh.proxy_command, tokens)
-        if ssh.jump is not None:
-            chain = tuple(bastion for bastion in split_jump(ssh.jump) if not _is_same_host(bastion, node))
-            return replace(hop, jump=self._build_chain(hop, chain, ssh, ())) if chain else hop
-        return self._configured_route(hop, options, tokens, ssh, ())
+            in_lab = ssh.key is not None and LAB_RELAY in ssh.proxy_command
+            return replace(hop, in_lab=in_lab, needs_ssh=hop.needs_ssh or not in_lab)
+        bastions = split_route(node, ssh.jump or _first_value(options, "proxyjump") or NONE)
+        if not bastions:
+            own_command = ssh.jump is None and _is_set(options, "proxycommand")
+            return replace(hop, needs_ssh=hop.needs_ssh or own_command)
+        jump = self._bastion_hop(hop.name, bastions[-1], ssh)
+        return replace(hop, jump=jump, needs_ssh=hop.needs_ssh or jump.needs_ssh or len(bastions) > 1)
 
-    def _configured_route(
-        self,
-        hop: Hop,
-        options: HostOptions,
-        tokens: Mapping[str, str],
-        ssh: Ssh,
-        visited: tuple[Bastion, ...],
-    ) -> Hop:
-        jump, command = _first_value(options, "proxyjump"), _first_value(options, "proxycommand")
-        if jump is not None and jump != NONE:
-            return replace(hop, jump=self._build_chain(hop, _parse_jump(hop.name, jump), ssh, visited))
-        if command is not None and command != NONE:
-            return _with_proxy_command(hop, command, tokens)
-        return hop
-
-    def _build_chain(
-        self, hop: Hop, bastions: Sequence[Bastion], ssh: Ssh, visited: tuple[Bastion, ...]
-    ) -> Hop | None:
-        """Return the last of some bastions; the first one's own configuration defines how it is reached."""
-        last: Hop | None = None
-        for bastion in bastions:
-            if bastion in visited or len(visited) >= LONGEST_CHAIN:
-                raise _loop_error(hop.name, (*visited, bastion))
-            visited = (*visited, bastion)
-            last = self._bastion_hop(hop.name, bastion, last, ssh, visited)
-        return last
-
-    def _bastion_hop(
-        self, node: str, bastion: Bastion, previous: Hop | None, ssh: Ssh, visited: tuple[Bastion, ...]
-    ) -> Hop:
+    def _bastion_hop(self, node: str, bastion: Bastion, ssh: Ssh) -> Hop:
         query = ConfigQuery(bastion.host, bastion.user, bastion.port, _config_file(ssh))
         options = self._config.query(query, node)
-        hop, tokens = _base_hop(node, query, options)
+        hop = _base_hop(node, query, options)
         known_hosts = hop.known_hosts
         if ssh.known_hosts is not None:  # the cluster's own file may know the bastion as well
             known_hosts = (ssh.known_hosts, *(known_hosts or DEFAULT_KNOWN_HOSTS))
-        hop = replace(
+        own_route = _is_set(options, "proxyjump") or _is_set(options, "proxycommand")
+        return replace(
             hop,
             bastion=str(bastion),
             offered=ssh.key if hop.identities is None else None,
             known_hosts=known_hosts,
             host_keys=ssh.host_keys or hop.host_keys,
+            needs_ssh=hop.needs_ssh or own_route,
         )
-        if previous is not None:
-            return replace(hop, jump=previous)
-        return self._configured_route(hop, options, tokens, ssh, visited)
+
+
+def split_route(node: Node, jump: str) -> tuple[Bastion, ...]:
+    """Split the chain of bastions before a node; one of all nodes that is this node itself is none for it."""
+    try:
+        bastions = split_jump(jump)
+    except InvalidValueError as error:
+        raise _invalid_config(node.name, f"ProxyJump {jump}: {error.message}") from error
+    return tuple(each for each in bastions if each.host != node.host or each.port != node.ssh.port)
 
 
 def plain_hop(node: Node) -> Hop:
@@ -198,26 +177,24 @@ def login_name() -> str:
         return getpass.getuser()
 
 
-def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> tuple[Hop, Mapping[str, str]]:
+def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> Hop:
     """Decide all but the route, from the query and the configuration."""
     host, user, port = _target(node, query, options)
     tokens = _tokens(query.host, host, user, port)
-    hop = Hop(
+    return Hop(
         name=node,
         host=host,
         user=user,
         port=port,
         identities=_identities(options, tokens),
-        certificates=_paths(options, "certificatefile", tokens),
         identities_only=_first_value(options, "identitiesonly") == "yes",
         agent=_agent(options),
         known_hosts=tuple(_known_hosts(options, tokens)),
-        revoked_keys=_revoked_keys(options, tokens),
+        needs_ssh=_is_set(options, "certificatefile") or _is_set(options, "revokedhostkeys"),
         host_key_alias=_expand_first(options, "hostkeyalias", tokens),
         host_keys=_host_key_policy(options),
         hashes_names=_first_value(options, "hashknownhosts") == "yes",
     )
-    return hop, tokens
 
 
 def _target(node: str, query: ConfigQuery, options: HostOptions) -> tuple[str, str, int]:
@@ -250,24 +227,12 @@ def _tokens(alias: str, host: str, user: str, port: int) -> Mapping[str, str]:
     }
 
 
-def _with_proxy_command(hop: Hop, template: str, tokens: Mapping[str, str]) -> Hop:
-    command = expand_proxy_command(
-        template, host=hop.host, port=hop.port, user=hop.user, alias=tokens["n"], node=hop.name
-    )
-    return replace(hop, proxy_command=command)
-
-
 def _identities(options: HostOptions, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the files that a configuration names; None if they are only ssh's default ones."""
     paths = options.get("identityfile", [])
-    kinds = {path.removeprefix("~/.ssh/id_") for path in paths}
-    if not kinds or COMMON_KEY_KINDS <= kinds <= DEFAULT_KEY_KINDS:
+    if not names_own_keys(paths):
         return None
-    return _paths(options, "identityfile", tokens)
-
-
-def _paths(options: HostOptions, key: str, tokens: Mapping[str, str]) -> tuple[str, ...]:
-    expanded = (expand_tokens(path, tokens) for path in options.get(key, ()) if path != NONE)
+    expanded = (expand_tokens(path, tokens) for path in paths if path != NONE)
     return tuple(path for path in expanded if path is not None)
 
 
@@ -276,12 +241,6 @@ def _known_hosts(options: HostOptions, tokens: Mapping[str, str]) -> Sequence[st
     texts = [text for key in ("userknownhostsfile", "globalknownhostsfile") for text in options.get(key, ())]
     expanded = (expand_tokens(path, tokens) for text in texts for path in split_paths(text) if path != NONE)
     return [path for path in expanded if path is not None]
-
-
-def _revoked_keys(options: HostOptions, tokens: Mapping[str, str]) -> str | None:
-    """Return the file of revoked keys; what is not understood of its name stays, and then allows nothing."""
-    path = _first_value(options, "revokedhostkeys")
-    return None if path in (None, NONE) else expand_tokens(path, tokens) or path
 
 
 def _agent(options: HostOptions) -> str | None:
@@ -305,27 +264,20 @@ def _first_value(options: HostOptions, key: str) -> str | None:
     return values[0] if values else None
 
 
+def _is_set(options: HostOptions, key: str) -> bool:
+    return _first_value(options, key) not in (None, NONE)
+
+
 def _config_file(ssh: Ssh) -> str | None:
     if ssh.config is None or ssh.config == NONE:
         return ssh.config
     return str(Path(ssh.config).expanduser().absolute())
 
 
-def _is_same_host(bastion: Bastion, node: Node) -> bool:
-    """Return whether a bastion of all nodes is this node itself, which is then reached straight."""
-    return bastion.host == node.host and bastion.port == node.ssh.port
-
-
-def _parse_jump(node: str, jump: str) -> tuple[Bastion, ...]:
-    try:
-        return split_jump(jump)
-    except InvalidValueError as error:
-        raise _invalid_config(node, f"ProxyJump {jump}: {error.message}") from error
-
-
 def _invalid_config(node: str, evidence: str) -> Unreachable:
     return Unreachable("CC-SSH-019", "names", node=node, evidence=evidence)
 
 
-def _loop_error(node: str, visited: Sequence[Bastion]) -> Unreachable:
+def loop_error(node: str, visited: Sequence[Bastion]) -> Unreachable:
+    """Report that the bastions to a node never end."""
     return Unreachable("CC-SSH-019", "circle", node=node, evidence=" -> ".join(map(str, visited)))

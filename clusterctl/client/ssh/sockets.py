@@ -1,28 +1,21 @@
-"""TCP and ProxyCommand byte streams, open-file limits.
-
-A node reached by a command: `ssh.proxy_command` as the byte stream to it.
-
-A socketpair, not paramiko.ProxyCommand: that one spins when its command dies, and never notices.
-"""
+"""The TCP connection to a node, also to one of a practice cluster; open-file limits."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import resource
-import shlex
-import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, LocalSystemError, Unreachable
 from clusterctl.node_texts import describe_system_error
+from clusterctl.plans.ssh import render_lab_command
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -89,7 +82,6 @@ class SshSocket(socket.socket):
     """The byte stream to one node; closing it wakes the threads that wait in it."""
 
     node = ""
-    proxied = False
     first_bytes = b""  # the first that the other side sent
 
     def recv(self, size: int, flags: int = 0) -> bytes:
@@ -114,6 +106,36 @@ class SshSocket(socket.socket):
         return ""
 
 
+LAB_REQUEST = b'{"do": "socket"}'  # to the process that holds a lab, see `lab/holder.py`
+
+
+def open_lab_tcp(node: str, host: str, port: int, folder: Path, limit: float) -> SshSocket:
+    """Connect to an address in the network of a practice cluster, whose files are in `folder`."""
+    try:
+        with ExitStack() as stack:
+            directory = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+            stack.callback(os.close, directory)
+            control = stack.enter_context(closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)))
+            control.settimeout(limit)
+            control.connect(f"/proc/self/fd/{directory}/control")  # a socket's path must be short
+            control.send(LAB_REQUEST)
+            _, (descriptor, *_), _, _ = socket.recv_fds(control, len(LAB_REQUEST), 1)
+    except (OSError, ValueError) as error:
+        raise Unreachable(
+            "CC-SSH-013",
+            "lab",
+            node=node,
+            evidence=describe_system_error(error),
+            heal=render_lab_command(folder.name, "heal", node),
+        ) from error
+    sock = SshSocket(fileno=descriptor)
+    address = Address(socket.AF_INET, (host, port))
+    try:
+        return _connect(node, sock, address, limit)
+    except OSError as error:
+        raise _explain(node, f"{host} port {port}", [(address, error)], limit) from error
+
+
 def open_tcp(node: str, host: str, port: int, limit: float) -> SshSocket:
     """Connect to the first address of `host` that answers, within `limit` seconds."""
     deadline = time.monotonic() + limit
@@ -122,7 +144,7 @@ def open_tcp(node: str, host: str, port: int, limit: float) -> SshSocket:
     for index, address in enumerate(addresses):
         share = max(0.05, deadline - time.monotonic()) / (len(addresses) - index)
         try:
-            return _connect(node, address, share)
+            return _connect(node, SshSocket(address.family, socket.SOCK_STREAM), address, share)
         except OSError as error:
             if is_file_limit_error(error):
                 raise too_few_files(str(error)) from error
@@ -130,8 +152,7 @@ def open_tcp(node: str, host: str, port: int, limit: float) -> SshSocket:
     raise _explain(node, f"{host} port {port}", failures, limit)
 
 
-def _connect(node: str, address: Address, limit: float) -> SshSocket:
-    sock = SshSocket(address.family, socket.SOCK_STREAM)
+def _connect(node: str, sock: SshSocket, address: Address, limit: float) -> SshSocket:
     try:
         sock.settimeout(limit)
         sock.connect(address.target)
@@ -201,100 +222,3 @@ def _explain(
     return Unreachable(
         "CC-SSH-003", node=node, evidence=evidence, target=target, address=target.partition(" ")[0]
     )
-
-
-STDERR_KEPT = 8 << 10
-GRACE = 1.0  # seconds between asking the command to end and making it
-
-
-def expand_proxy_command(
-    template: str, *, host: str, port: int, user: str, alias: str = "", node: str = ""
-) -> str:
-    """Fill in `%h %p %r %n %%` as OpenSSH does, each value quoted for the shell."""
-    values = {"h": host, "n": alias or host, "p": str(port), "r": user}
-
-    def fill(match: re.Match[str]) -> str:
-        letter = match.group(1)
-        if letter == "%":
-            return "%"
-        if letter not in values:
-            raise Unreachable("CC-SSH-013", "placeholder", node=node, evidence=template, letter=letter)
-        return shlex.quote(values[letter])
-
-    return re.sub(r"%(.?)", fill, template, flags=re.DOTALL)
-
-
-class ProxySocket(SshSocket):
-    """Our end of a socketpair whose other end is the command's stdin and stdout."""
-
-    proxied = True
-
-    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        super().__init__(fileno=descriptor)
-        self._process = process
-        self._stderr = bytearray()
-        self._close_lock = threading.Lock()
-        self._stderr_reader = threading.Thread(
-            target=self._read_stderr, name="proxy command's stderr", daemon=True
-        )
-        self._stderr_reader.start()
-
-    @property
-    def status(self) -> int | None:
-        """Return the command's exit status once it has ended; waits a moment, as its stream ends first."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.25)
-        return self._process.returncode
-
-    def describe_end(self) -> str:
-        """Return what the command wrote to stderr, the end of it."""
-        if self._process.returncode is not None:
-            self._stderr_reader.join(0.25)
-        return bytes(self._stderr).decode("utf-8", "replace").strip()
-
-    def close(self) -> None:
-        """End the stream, then the command and what it started, and collect it."""
-        super().close()
-        with self._close_lock:
-            if self._process.poll() is None:
-                self._signal(signal.SIGTERM)
-                try:
-                    self._process.wait(GRACE)
-                except subprocess.TimeoutExpired:
-                    self._signal(signal.SIGKILL)
-                    self._process.wait()
-
-    def _signal(self, number: int) -> None:
-        # The command leads a process group of its own, made for it: no other process is in it.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-    def _read_stderr(self) -> None:
-        stream: IO[bytes] | None = self._process.stderr
-        if stream is None:
-            return
-        with stream:
-            while chunk := os.read(stream.fileno(), 4096):
-                self._stderr += chunk
-                del self._stderr[:-STDERR_KEPT]
-
-
-def open_proxy(node: str, command: str) -> ProxySocket:
-    """Start a command, already expanded, and return the stream through it."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        try:
-            # A session of its own: Ctrl-C at the terminal must not cut the connection.
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {command}"],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            ours.close()
-            raise Unreachable("CC-SSH-013", "not-started", node=node, evidence=str(error)) from error
-    sock = ProxySocket(ours.detach(), process)
-    sock.node = node
-    return sock

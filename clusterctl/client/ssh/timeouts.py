@@ -28,7 +28,6 @@ class Timeouts:
 
     connect: float = 10.0  # name and TCP
     handshake: float = 20.0  # the server's greeting and the key exchange
-    greeting: float = 10.0  # the first byte through a proxy command, which accepts us whatever the node does
     login: float = 30.0  # an ssh-agent may want to be touched
     channel: float = 15.0
     start: float = 60.0  # start-up files, `activate` and the interpreter, from a cold network home

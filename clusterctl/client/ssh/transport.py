@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 
 import paramiko
 from paramiko.auth_handler import AuthHandler
@@ -63,7 +62,7 @@ def can_pipeline(key: paramiko.PKey) -> bool:
 
 
 class Transport(paramiko.Transport):
-    """A transport that keeps the server's disconnect message, and may request the host's certificate first."""
+    """A transport that keeps the server's disconnect message."""
 
     # Ciphers that authenticate come first: paramiko compares the MACs of the others byte by byte, in Python.
     _preferred_ciphers = tuple(
@@ -73,7 +72,6 @@ class Transport(paramiko.Transport):
         )
     )
     disconnect_message = ""
-    prefers_certificates = False
 
     def auth_publickey(
         self, username: str, key: paramiko.PKey, event: threading.Event | None = None
@@ -93,14 +91,6 @@ class Transport(paramiko.Transport):
     def _parse_ext_info(self, msg):  # type: ignore[no-untyped-def]  # the same
         check_count(msg, 8)
         super()._parse_ext_info(msg)  # type: ignore[misc]  # the same
-
-    @property
-    def preferred_keys(self) -> Sequence[str]:
-        """Order the host keys to request; paramiko requests certificates last."""
-        names = super().preferred_keys
-        if not self.prefers_certificates:
-            return names
-        return tuple(sorted(names, key=lambda name: not name.endswith("-cert-v01@openssh.com")))
 
 
 CHANNEL_MESSAGES = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)

@@ -9,7 +9,7 @@ import pytest
 from waiting import wait_until
 
 from clusterctl.client.ssh.config import SshConfig, split_paths
-from clusterctl.client.ssh.route import Hop, Routes, login_name
+from clusterctl.client.ssh.route import Hop, Routes
 from clusterctl.errors import ClusterctlError, Unreachable
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -66,22 +66,26 @@ def test_every_key_that_counts(desk: Desk) -> None:
     desk.write(
         f"Include {desk.folder}/mo*\n"
         "Host gpu?\n  HostName 10.0.0.1\n  User al\n  IdentityFile ~/keys/%n-%r\n  IdentityFile /k\n"
-        "  CertificateFile /c-%p\n  IdentitiesOnly yes\n  IdentityAgent /agent\n  HostKeyAlias %n.alias\n"
+        "  IdentitiesOnly yes\n  IdentityAgent /agent\n  HostKeyAlias %n.alias\n"
         '  UserKnownHostsFile /known "/known two"\n  GlobalKnownHostsFile none\n  StrictHostKeyChecking accept-new\n'
-        "  ProxyJump me@b1:2200,[2001:db8::1]:22\n"
+        "  ProxyJump me@b1:2200\n"
         "Host b1\n  HostName 10.1.0.1\n"
     )
     hop = desk.hop()
     assert (hop.host, hop.user, hop.port) == ("10.0.0.1", "al", 2222)
     home = str(Path.home())
     assert hop.identities == (f"{home}/keys/gpu1-al", "/k")
-    assert hop.certificates == ("/c-2222",)
     assert (hop.identities_only, hop.agent, hop.host_key_alias) == (True, "/agent", "gpu1.alias")
     assert hop.known_hosts == ("/known", "/known two")
     assert hop.host_keys == "accept-new"
-    outer, inner = hop.chain()
-    assert (outer.host, outer.user, outer.port, outer.bastion) == ("10.1.0.1", "me", 2200, "me@b1:2200")
-    assert (inner.host, inner.port, inner.user) == ("2001:db8::1", 22, login_name())
+    bastion, node = hop.chain()
+    assert (bastion.host, bastion.user, bastion.port, bastion.bastion) == (
+        "10.1.0.1",
+        "me",
+        2200,
+        "me@b1:2200",
+    )
+    assert (node, hop.needs_ssh) == (hop, False)
 
 
 def test_the_inventory_beats_the_configuration(desk: Desk) -> None:
@@ -93,7 +97,8 @@ def test_the_inventory_beats_the_configuration(desk: Desk) -> None:
     hop = desk.hop(user="boss", port=22, key="/k", jump="none", host_keys="strict", known_hosts="/mine")
     assert (hop.user, hop.port, hop.key, hop.jump) == ("boss", 22, "/k", None)
     assert (hop.host_keys, hop.known_hosts, hop.identities) == ("strict", ("/mine",), ("/boss",))
-    assert desk.hop(proxy_command="nc %h %p").proxy_command == "nc gpu1 2200"
+    desk.write("Host *\n  ProxyCommand nc %h %p\n")
+    assert not desk.hop(jump="none").needs_ssh
 
 
 @pytest.mark.parametrize("word", ["no", "off", "ask", "yes"])
@@ -125,10 +130,26 @@ def test_the_inventorys_key_is_for_the_bastion_too(desk: Desk) -> None:
     assert (named.offered, named.identities) == (None, ("/k",))
 
 
-def test_a_proxy_command_of_the_configuration(desk: Desk) -> None:
-    """Its tokens are filled in, quoted."""
-    desk.write("Host gpu1\n  HostName 10.0.0.1\n  ProxyCommand ssh -W [%h]:%p gate-for-%n\n")
-    assert desk.hop().proxy_command == "ssh -W [10.0.0.1]:22 gate-for-gpu1"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ProxyCommand nc %h %p",
+        "ProxyJump a,b",
+        "CertificateFile /c",
+        "RevokedHostKeys /r",
+        "ProxyJump gate\nHost gate\n  ProxyJump outer",
+        "ProxyJump gate\nHost gate\n  ProxyCommand nc %h %p",
+        "ProxyJump gate\nHost gate\n  RevokedHostKeys /r",
+    ],
+)
+def test_ways_that_only_ssh_goes(desk: Desk, line: str) -> None:
+    """Of the node and of the bastion before it; `none` is none of them."""
+    desk.write(f"Host gpu1\n  {line}\n")
+    assert desk.hop().needs_ssh
+    desk.write("Host gpu1\n  ProxyCommand none\n  ProxyJump none\n  RevokedHostKeys none\n")
+    assert not desk.hop().needs_ssh
+    assert desk.hop(jump="a,b").needs_ssh
+    assert desk.hop(proxy_command="nc %h %p").needs_ssh
 
 
 def test_each_host_is_asked_for_once_a_command(desk: Desk) -> None:

@@ -216,12 +216,3 @@ def test_dead_agent_is_no_agent(server: Server, tmp_path: Path, monkeypatch: pyt
     client = make_client(tmp_path / "h", agent=True)
     assert client.connect(server.node()).is_connected
     client.close()
-
-
-def test_certificate_beside_the_key(server: Server, client: Client, tmp_path: Path) -> None:
-    """A user certificate beside the key file is shown with it."""
-    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "key")
-    run_keygen("-q", "-s", str(authority), "-I", "me", "-n", server.node().ssh.user or "", str(key) + ".pub")
-    with (server.folder / "authorized_keys").open("a") as file:
-        file.write(f"cert-authority {authority.with_suffix('.pub').read_text()}")
-    assert client.connect(server.node(key=str(key))).is_connected

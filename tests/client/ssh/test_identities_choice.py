@@ -64,31 +64,6 @@ def certify(authority: Path, public: Path, *words: str) -> None:
     run_keygen("-q", "-s", str(authority), "-I", "test", *words, str(public))
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
-@pytest.mark.usefixtures("agent")
-def test_certificate_files(serve: Serve, tmp_path: Path, kind: str) -> None:
-    """A CertificateFile belongs to its own key, in a file or in the agent; then the key alone is tried."""
-    authority = make_key(tmp_path / "authority")
-    key, other = make_key(tmp_path / "key", kind), make_key(tmp_path / "other")
-    certify(authority, tmp_path / "key.pub", "-n", ME)
-    (tmp_path / "key-cert.pub").rename(tmp_path / "elsewhere")
-    server = serve(f"TrustedUserCAKeys {authority}.pub")
-    hop = without_key(
-        server, identities=(str(other), str(key)), certificates=(str(tmp_path / "elsewhere"), "/none")
-    )
-    keyring = Identities(home=tmp_path / "h")
-    tried = [candidate.label for candidate in keyring.keys_for(hop)]
-    assert [label.rpartition(" with ")[2] for label in tried if " with " in label] == [
-        str(tmp_path / "elsewhere")
-    ]
-    client = make_client(tmp_path / "h")
-    connect(hop, client.hostkeys, keyring).close()
-    add_to_agent(key)
-    key.unlink()  # its public half is enough to know it in the agent
-    held = Identities(home=tmp_path / "h")
-    connect(replace(hop, identities_only=True), client.hostkeys, held).close()
-
-
 @pytest.mark.usefixtures("agent")
 def test_certificate_in_the_agent(serve: Serve, tmp_path: Path) -> None:
     """ssh-add adds the certificate beside a key; it is shown as one."""

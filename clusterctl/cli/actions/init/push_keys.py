@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,11 +58,12 @@ class KeyPush:
         from clusterctl.cli.context.nodes import notice, prompt_passphrase
         from clusterctl.client.ssh.key_install import KeyInstaller
 
-        nodes = self._skip_openssh_nodes()
+        nodes = self._skip(self._nodes, lambda node: node.ssh.transport == "openssh")
         private = self._choose_key(nodes)
         public = _read_public(private)
         ask = prompt_passphrase if self._interactive else None
         with KeyInstaller(private, public, notice, ask_passphrase=ask) as installer:
+            nodes = self._skip(nodes, installer.needs_ssh)
             self._check_access(installer, nodes)
             self._confirm_host_keys(installer)
             self._install(installer)
@@ -70,14 +71,14 @@ class KeyPush:
 
     # the key
 
-    def _skip_openssh_nodes(self) -> list[Node]:
-        """Nodes that the user's own ssh enters have a way of their own."""
-        openssh_nodes = [node for node in self._nodes if node.ssh.transport == "openssh"]
-        for node in openssh_nodes:
+    def _skip(self, nodes: Sequence[Node], needs_ssh: Callable[[Node], bool]) -> list[Node]:
+        """Leave out the nodes that the user's own ssh enters, and say what installs a key there."""
+        skipped = [node for node in nodes if needs_ssh(node)]
+        for node in skipped:
             self._errors[node.name] = UsageError(
                 "CC-KEYS-005", node=node.name, command=command_line("ssh-copy-id", node.host)
             )
-        return [node for node in self._nodes if node not in openssh_nodes]
+        return [node for node in nodes if node not in skipped]
 
     def _choose_key(self, nodes: Sequence[Node]) -> Path:
         """Return the private key: the option's, the inventory's, one of the usual ones, or a new one."""
