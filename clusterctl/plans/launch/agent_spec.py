@@ -23,17 +23,13 @@ from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
-        GangPart,
         LaunchRecord,
-        MpiPart,
         NodePorts,
-        RayPart,
-        RestartPart,
         RestartSpec,
         RosterEntry,
         Spec,
+        SpecPart,
         StallSpec,
-        StartPart,
         StartSpec,
     )
 
@@ -91,11 +87,11 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
     }
 
 
-def _render_gang(plan: LaunchPlan, node: NodePlan) -> GangPart:
+def _render_gang(plan: LaunchPlan, node: NodePlan) -> SpecPart:
     """Return what the nodes' agents need of each other."""
     if not plan.has_gang:
         return {}
-    part: GangPart = {"node_ports": [_answering_ports(other) for other in plan.all_nodes]}
+    part: SpecPart = {"node_ports": [_answering_ports(other) for other in plan.all_nodes]}
     return {**part, "nodes": [other.name for other in plan.all_nodes]} if node is plan.nodes[0] else part
 
 
@@ -110,7 +106,7 @@ def _port_range(node: NodePlan) -> list[int] | None:
     return list(node.member.node.ports) if node.member.node.ports else None
 
 
-def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
+def _render_restart(plan: LaunchPlan, node: NodePlan) -> SpecPart:
     """Return what the agents need to start the run again by themselves; nothing for a job without `restart`."""
     if plan.job.restart is None:
         return {}
@@ -132,7 +128,7 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
     }
 
 
-def _render_start(job: Job) -> StartPart:
+def _render_start(job: Job) -> SpecPart:
     """Return how torchrun starts its workers; nothing for new interpreters."""
     if job.start == "exec":
         return {}
@@ -140,7 +136,7 @@ def _render_start(job: Job) -> StartPart:
     return {"start": start if job.keep_warm is None else {**start, "keep_warm": job.keep_warm}}
 
 
-def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
+def _render_ray(plan: LaunchPlan, node: NodePlan) -> SpecPart:
     """Return what Ray needs on a node; nothing for other launchers. Only the GPUs that the run takes are Ray's."""
     if plan.job.launcher != "ray":
         return {}
@@ -157,7 +153,7 @@ def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
     }
 
 
-def _render_mpi(plan: LaunchPlan) -> MpiPart:
+def _render_mpi(plan: LaunchPlan) -> SpecPart:
     """Return how many ranks mpirun starts on each node; nothing for other launchers."""
     if plan.job.launcher != "mpirun":
         return {}

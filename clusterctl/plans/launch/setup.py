@@ -27,11 +27,11 @@ from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
-        Hooks,
         HookSpec,
         SentTemplate,
         SetupQuery,
         SetupSpec,
+        SpecPart,
         StepSpec,
     )
 
@@ -259,7 +259,7 @@ def render_attempt_hooks(job: Job) -> list[str]:
     ]
 
 
-def hooks_to_spec(job: Job) -> Hooks:
+def hooks_to_spec(job: Job) -> SpecPart:
     """Return the commands around each attempt, for the agents."""
     hooks: Any = {name: _hook_to_spec(hook) for name, hook in attempt_hooks(job).items()}
     return hooks  # type: ignore[no-any-return]  # the names are `before` and `after`

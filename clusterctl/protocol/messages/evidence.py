@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from .files import KeptDiagnosis
+from .files import HaltedProcess, KeptDiagnosis
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -47,11 +47,9 @@ class RankEvidence(TypedDict):
     records_problem: NotRequired[str]
 
 
-class WatcherEvidence(TypedDict):
+class WatcherEvidence(HaltedProcess):
     """The guardian, the agent or torchrun of a node, which lives; `halted` by a signal or a debugger."""
 
-    process: str
-    pid: int
     halted: bool
 
 

@@ -98,35 +98,12 @@ class LaunchRecord(TypedDict, total=False):
     metrics: dict[str, str]  # the job's patterns of numbers in logs, by name
 
 
-class Hooks(TypedDict, total=False):
-    """The commands around each attempt."""
-
-    before: HookSpec
-    after: HookSpec
-
-
-class RestartPart(TypedDict, total=False):
-    """What the agents need to start the run again by themselves."""
-
-    slot: Slot
-    slots: int
-    spare: bool
-    roster: list[RosterEntry]
-    restart: RestartSpec
-
-
 class StartSpec(TypedDict):
     """How torchrun starts its workers where not always with a new interpreter."""
 
     mode: str  # fork, or auto: only with tested versions
     preload: list[str]  # modules that are imported first
     keep_warm: NotRequired[float]  # seconds that the process with torch imported waits for another run
-
-
-class StartPart(TypedDict, total=False):
-    """Of a job with `start`."""
-
-    start: StartSpec
 
 
 class RaySpec(TypedDict):
@@ -142,22 +119,10 @@ class RaySpec(TypedDict):
     names: dict[str, str]  # of the nodes of the attempt, by training address
 
 
-class RayPart(TypedDict, total=False):
-    """Of a job with `launcher: ray`."""
-
-    ray: RaySpec
-
-
 class MpiSpec(TypedDict):
     """Of a job with `launcher: mpirun`: how many ranks each node has, by node rank."""
 
     slots: list[int]
-
-
-class MpiPart(TypedDict, total=False):
-    """Of a job with `launcher: mpirun`."""
-
-    mpi: MpiSpec
 
 
 class StallSpec(TypedDict):
@@ -200,11 +165,21 @@ class NodePorts(TypedDict):
     ports: list[int]
 
 
-class GangPart(TypedDict, total=False):
-    """What only the agents of a gang get."""
+class SpecPart(TypedDict, total=False):
+    """What spec.json holds of a gang, and of a job with `restart`, `start`, a launcher besides torchrun, or hooks."""
 
     nodes: list[str]  # only node 0's: the nodes that are going to join
     node_ports: list[NodePorts]
+    slot: Slot
+    slots: int
+    spare: bool
+    roster: list[RosterEntry]
+    restart: RestartSpec
+    start: StartSpec
+    ray: RaySpec
+    mpi: MpiSpec
+    before: HookSpec
+    after: HookSpec
 
 
 class OutsideStop(TypedDict):
@@ -214,7 +189,7 @@ class OutsideStop(TypedDict):
     grace: float
 
 
-class Spec(GangPart, StartPart, RayPart, MpiPart, Hooks, RestartPart, LaunchRecord):
+class Spec(SpecPart, LaunchRecord):
     """spec.json: what a node's agent carries out."""
 
     protocol: int

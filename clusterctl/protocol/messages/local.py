@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank
-from .files import StartSpec
+from .files import MpiSpec, RaySpec, StartSpec
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -22,17 +22,12 @@ class GateStart(StartSpec):
     waits: NotRequired[bool]  # it is started before its attempt, which comes as a line before GO
 
 
-class RayOrder(TypedDict):
+class RayOrder(RaySpec):
     """How Ray is started on a node: addresses, and what its spec says; the nodes' names are for messages."""
 
     address: str
     head: str  # address and port of node 0's Ray
     nodes: int
-    gpus: int | None
-    all_gpus: int | None
-    ports: list[int] | None
-    own_ports: int
-    names: dict[str, str]
     temp_dir: str
     token: str  # of the run's own Ray
 
@@ -49,7 +44,7 @@ class RayNodeOrder(RayOrder, NodeProgram):
     """The same for the process that starts it; `argv` is the job's program."""
 
 
-class MpiOrder(TypedDict):
+class MpiOrder(MpiSpec):
     """How mpirun and its daemons are started."""
 
     head: str  # address and port of node 0's program
@@ -57,7 +52,6 @@ class MpiOrder(TypedDict):
     node: str
     nic: list[str]
     grace: float  # seconds
-    slots: list[int]
     temp_dir: str
     shared_memory: str  # a directory
 
@@ -176,22 +170,12 @@ class Ask(TypedDict):
 AnyWarmRequest = Union[RunOrder, Ask, ForkWorker]
 
 
-class WarmGate(TypedDict):
-    """The future agent's: its gate waits, with this version of torch imported."""
+class WarmReply(TypedDict, total=False):
+    """What a request was answered with: one of these."""
 
-    torch: str
-
-
-class WarmDone(TypedDict):
-    """It was done; `pid` is the guardian's, or the worker's."""
-
-    pid: int
-
-
-class WarmRefused(TypedDict):
-    """It was not done, and why."""
-
-    refused: str
+    torch: str  # to the future agent: its gate waits, with this version of torch imported
+    pid: int  # it was done; the guardian's, or the worker's
+    refused: str  # it was not done, and why
 
 
 class WarmServerFacts(TypedDict):
@@ -207,4 +191,4 @@ class WarmServerFacts(TypedDict):
     bytes: int  # of memory of all its processes; what they share counts once
 
 
-AnyWarmAnswer = Union[WarmGate, WarmDone, WarmRefused, WarmServerFacts]
+AnyWarmAnswer = Union[WarmReply, WarmServerFacts]

@@ -39,16 +39,11 @@ def temp_dir(run_id: str, attempt: int, token: str) -> str:
 
 def make_order(spec: Spec, head: str, port: int, token: str) -> RayOrder:
     """Make what the program is given at GO."""
-    ray = spec["ray"]
     return {
+        **spec["ray"],
         "address": spec["address"] or head,
         "head": "%s:%s" % (head, port),
         "nodes": spec["nnodes"],
-        "gpus": ray["gpus"],
-        "all_gpus": ray["all_gpus"],
-        "ports": ray["ports"],
-        "own_ports": ray["own_ports"],
-        "names": ray["names"],
         "token": _make_secret("ray", spec, token),
         "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"], token), OWN),
     }
@@ -68,7 +63,7 @@ def make_mpi_order(spec: Spec, head: str, port: int, token: str) -> MpiOrder:
         "node": spec["node"],
         "nic": spec["nic"],
         "grace": float(spec["grace"]),
-        "slots": spec["mpi"]["slots"],
+        **spec["mpi"],
         "temp_dir": os.path.join(folder, OWN),
         "shared_memory": shared_memory_dir(folder),
     }
