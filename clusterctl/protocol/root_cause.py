@@ -1,6 +1,6 @@
 """The one judge of a run's end: which failure is the cause, which only follow, and whether it may be tried again.
 
-The hub asks it for the reason of a restart (`node/gang/restart_policy.py`), the client for what it shows
+The hub asks it for the reason of a restart (`node/gang/attempts.py`), the client for what it shows
 (`plans/runs/verdict.py`). What the ranks wrote decides, not which of them ended first: a rank that raises and then
 cleans up for seconds ends after the innocent ranks whose connections it closed (measured: 2.6 s after).
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.restart_policy import judge_record
+from clusterctl.node.gang.attempts import judge_record
 from clusterctl.protocol.end_record import judge_end, parse_record
 from clusterctl.protocol.messages.gang import BLOCK_LINES, TAIL_LINES, TRACEBACKS, Bounds, read_part
 from clusterctl.protocol.root_cause import Cause, restart_reason

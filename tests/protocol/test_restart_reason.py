@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.restart_policy import LONGEST_TEXT, RestartReason, judge_record
+from clusterctl.node.gang.attempts import LONGEST_TEXT, RestartReason, judge_record
 from clusterctl.protocol import reasons
 from clusterctl.protocol.known_errors import GRADES, all_symptoms
 from clusterctl.protocol.root_cause import Failure, find_cause, restart_reason

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from clusterctl.node.gang.restart_policy import judge_record
+from clusterctl.node.gang.attempts import judge_record
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.root_cause import RankEnd, find_cause, find_leavers
 from clusterctl.protocol.untrusted import Untrusted

@@ -25,8 +25,8 @@ from memory_network import MemorySocket, Network, SteppedLoop
 
 from clusterctl.node.gang import channel
 from clusterctl.node.gang.failover import GangMember
+from clusterctl.node.gang.limits import beat_interval
 from clusterctl.node.gang.membership import GangContext
-from clusterctl.node.gang.timeouts import beat_interval
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.ranks import Slot
 

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from clusterctl.node.gang.membership import Gang
-from clusterctl.node.lifecycle.effects import Effects, Processes, Run
-from clusterctl.node.lifecycle.state import AttemptState, RunState
+from clusterctl.node.lifecycle.run import AttemptState, Effects, Processes, Run, RunState
 from clusterctl.node.lifecycle.transitions import follow
 
 

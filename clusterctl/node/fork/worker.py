@@ -1,7 +1,9 @@
 """What a forked process changes to be what `python -u SCRIPT` or `python -u -m MODULE` would be, and its run.
 
-A difference that matters to scripts is undone here, or is a reason not to fork (`obstacles.py`). What remains is listed
-in decision 68: frames of ours below the script's, and the command line and variables that /proc shows.
+A difference that matters to scripts is undone here, or is a reason to start the worker with a new interpreter, as ever:
+one function for each reason, empty where there is none. `auto` forks where the comparison of both ways has been run
+(`TESTED_TORCH`, `TESTED_PYTHON`), `fork` wherever nothing here is against it. What remains is listed in decision 68:
+frames of ours below the script's, and the command line and variables that /proc shows.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import gc
 import importlib.machinery
 import io
 import os
+import pkgutil
 import sys
+import sysconfig
 import threading
 import types
 from contextlib import suppress
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Sequence
 
 from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
@@ -165,3 +169,223 @@ def print_error(error: BaseException) -> None:
     if sys.version_info >= (3, 12):
         sys.last_exc = error
     sys.excepthook(type(error), error, trace)
+
+
+TESTED_TORCH = ("2.13", "2.14")
+TESTED_PYTHON = ("3.11", "3.12", "3.13")
+
+# What libc, libraries below torch, or modules read once, when they are loaded.
+LOAD_PREFIXES = (
+    *("LD_", "GLIBC_", "MALLOC_", "PYTHON", "LC_", "CUDA", "NVIDIA_", "HIP_", "ROCR_", "ASCEND_", "HCCL_"),
+    *(
+        "OMP_",
+        "GOMP_",
+        "KMP_",
+        "MKL_",
+        "OPENBLAS_",
+        "GOTO_",
+        "BLIS_",
+        "NUMEXPR_",
+        "DNNL_",
+        "ONEDNN_",
+        "ATEN_",
+    ),
+    *("TORCH", "PYTORCH", "NCCL_", "GLOO_", "UCX_", "FI_"),
+)
+LOAD_VARIABLES = frozenset({"LANG", "LANGUAGE", "TZ", "PATH", "HOME"})
+# What torchrun sets for each worker; nothing reads it before the script begins.
+RANK_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+# With these an interpreter prints, measures or allocates in another way from its start on.
+DEBUG_VARIABLES = (
+    *("PYTHONDEVMODE", "PYTHONVERBOSE", "PYTHONDEBUG", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME"),
+    *("PYTHONMALLOC", "PYTHONMALLOCSTATS", "PYTHONDUMPREFS", "PYTHONDUMPREFSFILE", "PYTHONTRACEMALLOC"),
+    *("PYTHONPERFSUPPORT", "PYTHON_PERF_JIT_SUPPORT", "PYTHONEXECUTABLE", "PYTHON_PRESITE"),
+)
+BINDING_VARIABLES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+TRACING_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+CUSTOMIZE_MODULES = ("sitecustomize", "usercustomize")
+DEVICE_PREFIXES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/davinci", "/dev/infiniband")
+HANDLER_MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+
+
+def find_process_obstacle(mode: str, torch: Any, env: Mapping[str, str]) -> str:
+    """Return the first reason why this process, torch imported, must not be forked."""
+    checks: List[Callable[[], str]] = [
+        lambda: find_untested_version(mode, str(torch.__version__)),
+        find_other_interpreter,
+        lambda: find_variables(env),
+        find_customization,
+        find_tracer,
+        lambda: find_device(torch),
+    ]
+    return next(filter(None, (check() for check in checks)), "")
+
+
+def find_untested_version(mode: str, torch_version: str) -> str:
+    """Refuse versions that were not compared, unless the job says `fork`."""
+    if mode == "fork":
+        return ""
+    python = "%d.%d" % sys.version_info[:2]
+    if ".".join(torch_version.split(".")[:2]) not in TESTED_TORCH:
+        return "torch %s is not among the versions that forked workers are tested with" % torch_version
+    if python not in TESTED_PYTHON:
+        return "Python %s is not among the versions that forked workers are tested with" % python
+    return ""
+
+
+def find_other_interpreter() -> str:
+    """Refuse interpreters that are not CPython with its lock, and one without `-u`, which torchrun passes."""
+    if sys.implementation.name != "cpython":
+        return "the interpreter is %s" % sys.implementation.name
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "the interpreter is built without the global lock"
+    return "" if getattr(sys.flags, "unbuffered", 1) else "PYTHONUNBUFFERED is empty"
+
+
+def find_variables(env: Mapping[str, str]) -> str:
+    """Refuse what a new interpreter or library would do otherwise at its start."""
+    for name in (*DEBUG_VARIABLES, *BINDING_VARIABLES, *TRACING_VARIABLES):
+        if env.get(name):
+            return "%s is set" % name
+    path = env.get("PYTHONPATH")
+    if path and not all(map(os.path.isabs, path.split(os.pathsep))):
+        return "PYTHONPATH has entries that are relative to the code"
+    return ""
+
+
+def find_customization() -> str:
+    """Refuse modules that run at every start of this interpreter; the one of a distribution does nothing."""
+    ours = os.path.realpath(sysconfig.get_path("stdlib"))
+    for name in CUSTOMIZE_MODULES:
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path and os.path.dirname(os.path.abspath(path)) not in (ours, sysconfig.get_path("stdlib")):
+            return "%s runs at each start of the interpreter" % path
+    return ""
+
+
+def find_tracer() -> str:
+    """Refuse a debugger, profiler or coverage that was started with the interpreter."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    tools = any(monitoring.get_tool(number) for number in range(6)) if monitoring is not None else False
+    return "a tracer or profiler is active" if sys.gettrace() or sys.getprofile() or tools else ""
+
+
+def find_device(torch: Any) -> str:
+    """Refuse a process that has touched an accelerator: its driver does not survive a fork."""
+    if torch.cuda.is_initialized():
+        return "CUDA is initialised"
+    devices = [target for target in open_files() if target.startswith(DEVICE_PREFIXES)]
+    return "%s is open" % devices[0] if devices else ""
+
+
+def open_files() -> List[str]:
+    """Name what this process has open."""
+    targets = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            targets.append(os.readlink("/proc/self/fd/" + number))
+        except OSError:
+            continue
+    return targets
+
+
+def find_command_obstacle(command: Command, env: Mapping[str, str], imported: FrozenSet[str]) -> str:
+    """Return the first reason why a forked worker could not be what this command starts.
+
+    `env` and `imported` are the variables and the top-level modules of the server.
+    """
+    program = command.argv[0]
+    if program != sys.executable:
+        return "the workers are started by %s, not by %s" % (program, sys.executable)
+    if (
+        len(command.argv) < 3
+        or command.argv[1] != "-u"
+        or (command.argv[2] == "-m") != (command.argv[2].startswith("-"))
+    ):
+        return "the interpreter gets other options than -u"
+    return (
+        find_changed_variable(command.env, env)
+        or find_odd_script(command)
+        or find_hidden_module(command.folder, imported)
+    )
+
+
+def find_changed_variable(env: Mapping[str, str], server: Mapping[str, str]) -> str:
+    """Refuse another value of a variable that is read only when a library is loaded."""
+    env = without_own_path(env)
+    for name in sorted({*env, *server}):
+        if env.get(name) != server.get(name) and is_read_at_load(name):
+            return "%s differs from its value when torch was imported" % name
+    return ""
+
+
+def without_own_path(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Leave out of PYTHONPATH the directory with our `sitecustomize`: a forked worker does the same by itself."""
+    site = os.path.join(env.get(diagnosed_rank.VARIABLE, ""), diagnosed_rank.SITE)
+    first, _, others = env.get("PYTHONPATH", "").partition(os.pathsep)
+    if first != site:
+        return env
+    return {
+        name: value for name, value in {**env, "PYTHONPATH": others}.items() if name != "PYTHONPATH" or value
+    }
+
+
+def is_read_at_load(name: str) -> bool:
+    """Whether libc, a library or a module may have read a variable already."""
+    if name.startswith(RANK_PREFIXES):
+        return False
+    return name in LOAD_VARIABLES or name.startswith(LOAD_PREFIXES)
+
+
+def find_odd_script(command: Command) -> str:
+    """Refuse what is no plain file: a directory or archive with a `__main__`, or nothing at all."""
+    if command.module:
+        return ""
+    script = os.path.join(command.cwd, command.argv[2])
+    if not os.path.isfile(script) or not os.access(script, os.R_OK):
+        return "%s is no file that can be read" % command.argv[2]
+    if script.endswith(".pyc"):
+        return "%s is byte code" % command.argv[2]
+    return "%s is an archive" % command.argv[2] if pkgutil.get_importer(script) is not None else ""
+
+
+def find_hidden_module(folder: str, imported: FrozenSet[str]) -> str:
+    """Refuse a script beside which lies a module of the name of one that is imported: a new interpreter takes that."""
+    if getattr(sys.flags, "safe_path", False):
+        return ""
+    for name in sorted(list_modules(folder)):
+        if name in imported:
+            return "%s in %s has the name of a module that is imported already" % (name, folder)
+    return ""
+
+
+def list_modules(folder: str) -> Iterable[str]:
+    """Name the modules and packages of a directory."""
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return []
+    names = [entry.partition(".")[0] for entry in entries if entry.endswith((".py", ".so", ".pyc"))]
+    return names + [entry for entry in entries if os.path.exists(os.path.join(folder, entry, "__init__.py"))]
+
+
+def list_imported() -> FrozenSet[str]:
+    """Name the top-level modules that a file of the same name would have hidden."""
+    tops = {name.partition(".")[0] for name in sys.modules}
+    return frozenset(tops - {*sys.builtin_module_names, "__main__", "clusterctl"})
+
+
+def count_threads() -> int:
+    """Count the threads of this process, those of libraries too."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def list_failed_imports(names: Sequence[str]) -> Dict[str, str]:
+    """Import modules; returns the errors."""
+    errors = {}
+    for name in names:
+        try:
+            __import__(name)
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever a package raises at its import
+            errors[name] = "%s: %s" % (type(error).__name__, error)
+    return errors

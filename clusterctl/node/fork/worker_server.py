@@ -41,14 +41,6 @@ from typing import (
 from ...protocol.untrusted import MalformedError, Untrusted
 from ..runtime.processes import set_subreaper
 from .imports import TORCHRUN
-from .obstacles import (
-    HANDLER_MODULE,
-    count_threads,
-    find_command_obstacle,
-    find_process_obstacle,
-    list_failed_imports,
-    list_imported,
-)
 from .warm_client import (
     LONGEST_VARIABLE,
     close_all,
@@ -59,7 +51,16 @@ from .warm_client import (
     unpack_text,
     unpack_variables,
 )
-from .worker import Command, apply_command
+from .worker import (
+    HANDLER_MODULE,
+    Command,
+    apply_command,
+    count_threads,
+    find_command_obstacle,
+    find_process_obstacle,
+    list_failed_imports,
+    list_imported,
+)
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import StartSpec

@@ -10,27 +10,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, List, Optional, Set, Union
 
-from ...protocol.messages.gang import (
-    NODES,
-    Cleared,
-    Ended,
-    Failed,
-    Listening,
-    Ready,
-    StopOrder,
-)
+from ...protocol.messages.gang import NODES, Cleared, Ended, Failed, Listening, Ready, StopOrder
 from ...protocol.ranks import Slot
-from .end_record import lost_part
-from .endpoints import Listener
+from .attempts import lost_part
+from .channel import Listener
 from .hub import Hub
+from .limits import silence_limit
 from .membership import Gang, GangContext
 from .peer import Peer
 from .state import GangState
-from .timeouts import silence_limit
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import PartRecord, RosterEntry
     from ...protocol.messages.verbs import EventFacts, EventName
+
 
 ELECTION_LIMIT = 3.0  # silences within which the next hub must be found
 

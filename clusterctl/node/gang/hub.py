@@ -26,14 +26,22 @@ from ...protocol.reasons import CODE, FAILURE, NODE_LOST, TIME
 from ...protocol.states import LOST, STOPPED, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
+from .attempts import RestartReason, Roster, correct_clock, judge_record, lost_part
 from .channel import SecureChannel
-from .end_record import correct_clock, lost_part
-from .membership import Clocks, Closed, Member, Role, failure_order, limit_grace, make_table, read_bounds
+from .limits import (
+    FINAL_GRACE,
+    READY_LIMIT,
+    beat_interval,
+    failure_order,
+    limit_grace,
+    overdue_after,
+    read_bounds,
+    silence_limit,
+    silent_beats,
+)
+from .membership import Clocks, Closed, Member, Role, make_table
 from .node_check import SilentNodes, describe_loss
-from .restart_policy import RestartReason, judge_record
-from .roster import Roster
 from .state import GangState
-from .timeouts import FINAL_GRACE, READY_LIMIT, beat_interval, overdue_after, silence_limit, silent_beats
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd, StopRecord
@@ -204,14 +212,10 @@ class Hub(Role[Phase]):
         elif self.roster.in_minority and not self.policy.never:
             self._stop_all(None, failure_order(f"only {count - lost} of {count} nodes are left"))
 
-    def _lost_clearing(self, slot: Slot, closed: Closed) -> None:
-        """It is not waited for any more."""
+    def _lost_between(self, slot: Slot, closed: Closed) -> None:
+        """It is not waited for any more, and the next attempt begins without it: `_start_next` counts who is left."""
         self._record_loss(slot, closed.why)
         self._decide_if_cleared()
-
-    def _lost_pausing(self, slot: Slot, closed: Closed) -> None:
-        """The next attempt begins without it: `_start_next` counts who is left."""
-        self._record_loss(slot, closed.why)
 
     def _lost_gathering(self, slot: Slot, closed: Closed) -> None:
         """It is not waited for any more."""
@@ -337,12 +341,13 @@ class Hub(Role[Phase]):
         self.round.parts[slot] = part
         node = self.roster.node(slot)
         if part["state"] != "SUCCEEDED" and self.round.stop is None:
-            reason = (
+            is_lost = part["state"] == LOST
+            how = (
                 f"{node} is lost: {part['reason']}"
-                if part["state"] == LOST
+                if is_lost
                 else f"{node}: {part['reason'] or part['state']}"
             )
-            self._stop_all(slot, failure_order(reason))
+            self._stop_all(slot, failure_order(how))
         is_running = self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
         if is_running and self.round.expected <= set(self.round.parts):
             self._judge()
@@ -386,11 +391,8 @@ class Hub(Role[Phase]):
                 return RestartReason(NODE_LOST, found.node, found.text)
         return found
 
-    def _record_clear(self, slot: Slot, message: messages.Cleared) -> None:
-        self.round.cleared[slot] = message
-
     def _clear(self, slot: Slot, message: messages.Cleared) -> None:
-        self._record_clear(slot, message)
+        self.round.cleared[slot] = message
         self._decide_if_cleared()
 
     def _decide_if_cleared(self) -> None:
@@ -615,8 +617,7 @@ class Hub(Role[Phase]):
             },
             messages.Ended: {_ended_early: (Phase.JOINING,), _ended: ATTEMPT},
             messages.Cleared: {
-                _record_clear: (Phase.RUNNING, Phase.STOPPING, Phase.PAUSING, Phase.GATHERING),
-                _clear: (Phase.CLEARING,),
+                _clear: (Phase.RUNNING, Phase.STOPPING, Phase.CLEARING, Phase.PAUSING, Phase.GATHERING)
             },
             messages.Ready: {_ready: (Phase.STARTING,)},
             messages.Listening: {_listening: (Phase.STARTING,)},
@@ -625,8 +626,7 @@ class Hub(Role[Phase]):
             Closed: {
                 _closed_early: (Phase.JOINING,),
                 _lost: ATTEMPT,
-                _lost_clearing: (Phase.CLEARING,),
-                _lost_pausing: (Phase.PAUSING,),
+                _lost_between: (Phase.CLEARING, Phase.PAUSING),
                 _lost_gathering: (Phase.GATHERING,),
                 _gone: (Phase.OVER,),
             },

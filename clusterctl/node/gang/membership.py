@@ -1,6 +1,6 @@
 """What an agent asks of its gang and the gang has of its agent; a peer as the hub sees it; events by phases.
 
-The limits are in `timeouts`, the record of a run's end is made by `end_record`.
+The limits are in `limits`, the record of a run's end is made by `attempts`.
 """
 
 from __future__ import annotations
@@ -23,30 +23,21 @@ from typing import (
     Union,
 )
 
-from ...protocol.messages.gang import LONGEST_REASON, BeatReply, Bounds, HubBeat, StopOrder
-from ...protocol.reasons import FAILURE
+from ...protocol.messages.gang import BeatReply, HubBeat, StopOrder
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
-from .timeouts import FAILURE_WAIT, LONGEST_GRACE, LONGEST_PAUSE, SUSPECTED_AFTER, silence_limit
+from .limits import SUSPECTED_AFTER
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import (
-        AttemptEnd,
-        GangRecord,
-        PartRecord,
-        RestartsEnd,
-        RosterEntry,
-        Spec,
-    )
+    from ...protocol.messages.files import AttemptEnd, GangRecord, PartRecord, RestartsEnd, RosterEntry, Spec
     from ...protocol.messages.verbs import AnyEventFacts, EventFacts, EventName
-    from .roster import Roster
+    from .attempts import Roster
 
-NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
+
 CLOCKS_PERIOD = 300  # beats between two records of the others' clocks
 CLOCK_SAMPLES = 16  # answers; the quickest of them measures a peer's clock best
 OPEN_BEATS = 64  # questions that an answer can still be to
-DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 
 
 class GangContext:
@@ -272,29 +263,3 @@ class Role(Generic[PhaseType]):
         for event in {event for _, event in self.table}:
             if isinstance(event, str) and event.islower() and (phase, event) not in self.table:
                 self.context.loop.cancel(event)
-
-
-def read_bounds(spec: Spec) -> Bounds:
-    """Read the bounds from our own spec."""
-    slots, restart = int(spec.get("slots") or spec["nnodes"]), spec.get("restart")
-    nodes = [entry["node"] for entry in spec.get("roster") or ()] or spec.get("nodes") or []
-    return Bounds(
-        run_id=str(spec["run"]),
-        nodes=tuple(map(str, nodes)) if len(nodes) == slots else (),
-        slots=slots,
-        node_ranks=int(spec["nnodes"]),
-        failures=int(spec.get("world_size") or DEFAULT_RANKS) + NON_RANK_FAILURES,
-        attempts=int(restart["max"]) + slots + 1 if restart else 1,  # each succession may skip a number
-        grace=max(float(spec.get("grace") or 0.0), LONGEST_GRACE),
-        pause=max(LONGEST_PAUSE, silence_limit(spec)),
-    )
-
-
-def failure_order(reason: str) -> StopOrder:
-    """End what is left of an attempt that has failed."""
-    return StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE)
-
-
-def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:
-    """Ask the others for no more time than they would grant."""
-    return order._replace(grace=min(order.grace, bounds.grace))

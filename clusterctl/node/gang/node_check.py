@@ -30,8 +30,8 @@ from typing import (
 from ...protocol.messages.gang import CheckNode, NodeChecked
 from ...protocol.ranks import Slot
 from ..runtime.event_loop import Loop
+from .limits import SUSPECTED_AFTER, beat_interval
 from .membership import GangContext, Member
-from .timeouts import SUSPECTED_AFTER, beat_interval
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec

@@ -24,13 +24,22 @@ from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import FAILURE
 from ..runtime.connections import ChannelError
-from .channel import SecureChannel
-from .end_record import lost_part, make_record
-from .endpoints import Connector
-from .membership import Closed, Role, Unreachable, failure_order, limit_grace, make_table, read_bounds
+from .attempts import lost_part, make_record
+from .channel import Connector, SecureChannel
+from .limits import (
+    FAILURE_WAIT,
+    SUSPECTED_AFTER,
+    beat_interval,
+    failure_order,
+    limit_grace,
+    overdue_after,
+    read_bounds,
+    silence_limit,
+    silent_beats,
+)
+from .membership import Closed, Role, Unreachable, make_table
 from .node_check import describe_loss
 from .state import GangState
-from .timeouts import FAILURE_WAIT, SUSPECTED_AFTER, beat_interval, overdue_after, silence_limit, silent_beats
 
 
 class Phase(Enum):
@@ -67,7 +76,12 @@ class Peer(Role[Phase]):
         self._hub_slot = hub_slot
         self._bounds = read_bounds(spec)
         self._connector = Connector(
-            self.context, self.roster.own_slot, self._open_channel, self._on_unreachable
+            self.context.loop,
+            spec,
+            self.context.token,
+            self.roster.own_slot,
+            self._open_channel,
+            self._on_unreachable,
         )
         self._channel: Optional[SecureChannel] = None
         self._hub_address = ""

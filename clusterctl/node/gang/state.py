@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 from ...protocol.messages.gang import Cleared, StopOrder
 from ...protocol.ranks import Slot
 from ...protocol.reasons import STOP, TIME
-from .end_record import make_record
-from .endpoints import Listener
+from .attempts import NEVER, Roster, make_record, read_policy
+from .channel import Listener
 from .membership import GangContext
 from .node_check import NodeChecks
-from .restart_policy import NEVER, read_policy
-from .roster import Roster
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import GangRecord, PartRecord, RestartsEnd, Spec, StopRecord

@@ -10,10 +10,9 @@ from ...protocol.messages.gang import StopOrder
 from ...protocol.ranks import Rank
 from ...protocol.reasons import DONE, FAILURE, NODE_0_ENDED, TIME
 from ...protocol.states import FAILED, FAILED_SETUP, STOPPED, SUCCEEDED, TIMEOUT
-from ..gang.timeouts import FAILURE_WAIT
+from ..gang.limits import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER, Stat
-from .effects import Run
-from .state import FOREVER, Observed, Phase, RunState
+from .run import FOREVER, Observed, Phase, Run, RunState
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     )
     from ...protocol.messages.verbs import EventName
     from ...protocol.states import RunState as StateName
+
 
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
 OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun

@@ -6,23 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from ...protocol.exit_status import describe_end
-from ..gang.timeouts import READY_LIMIT
+from ..gang.limits import READY_LIMIT
 from ..state.run_record import time_to_prepare
-from .effects import Run
-from .ending import (
-    abort_start,
-    fail,
-    on_cancelled,
-    on_tick,
-    on_time_is_up,
-    report,
-    stop_servants,
-)
-from .state import AttemptState, Phase, new_attempt
+from .ending import abort_start, fail, on_cancelled, on_tick, on_time_is_up, report, stop_servants
+from .run import AttemptState, Phase, Run, new_attempt
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, StartFailure, StateChange, TorchrunRecord
     from ...protocol.ranks import NodeRank
+
 
 PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
 

@@ -17,12 +17,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 from . import ending, starting
-from .effects import Run
 from .ending import OVER
-from .state import Phase
+from .run import Phase, Run
 
 if TYPE_CHECKING:
-    from .effects import Event
+    from .run import Event
 
 ANY = tuple(Phase)
 SPARES = (Phase.IDLE, Phase.SPARE)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .processes import restore_signals, set_parent_death_signal
+
+if TYPE_CHECKING:
+    pass
 
 
 def open_output(path: str) -> int:

@@ -13,11 +13,10 @@ from ...protocol.messages.gang import LONGEST_REASON, StopOrder
 from ...protocol.reasons import STOPPED_BY
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
+from ..gang.limits import beat_interval, overdue_after
 from ..gang.membership import Gang, GangContext
-from ..gang.timeouts import beat_interval, overdue_after
 from ..lifecycle import ending, starting
-from ..lifecycle.effects import Run
-from ..lifecycle.state import Phase, RunState, new_attempt
+from ..lifecycle.run import Phase, Run, RunState, new_attempt
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks

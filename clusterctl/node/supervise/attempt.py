@@ -14,8 +14,7 @@ from ...protocol.reasons import DONE
 from ...protocol.run_paths import STDERR_LOG, RunPaths
 from ...protocol.states import SUCCEEDED
 from ..lifecycle import ending, starting
-from ..lifecycle.effects import Processes
-from ..lifecycle.state import AttemptState
+from ..lifecycle.run import AttemptState, Processes
 from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop, call_in_thread
 from ..runtime.ports import hold_port, owns_listener, port_of
@@ -30,7 +29,7 @@ from .gpu_memory import GpuMemoryWait
 from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
 from .ranks.groups import find_alone
 from .ranks.nested import Callbacks, NestedRanks
-from .ranks.stall import StallWatch
+from .ranks.progress import StallWatch
 from .ranks.workers import Worker
 from .ranks.zombies import Zombie, Zombies
 from .run_processes import RunProcesses
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import AloneRecord, PartRecord, Spec
     from ...protocol.messages.verbs import Stage
     from ...protocol.states import RunState
-    from ..lifecycle.effects import Event
+    from ..lifecycle.run import Event
+
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
 

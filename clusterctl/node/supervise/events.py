@@ -7,13 +7,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Deque, List, Optional
 
-from ..lifecycle.state import Phase
+from ..lifecycle.run import Phase
 from ..lifecycle.transitions import follow
 from ..runtime.event_loop import Loop
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec
-    from ..lifecycle.effects import Event, Run
+    from ..lifecycle.run import Event, Run
 
 SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
 SIGNAL_WAIT = 0.2  # the same for a service manager, or the end of a login session

@@ -9,10 +9,9 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from ..gang.end_record import make_record
-from ..gang.restart_policy import read_policy
-from ..lifecycle.effects import Effects
+from ..gang.attempts import make_record, read_policy
 from ..lifecycle.ending import on_cleared, on_gang_reported
+from ..lifecycle.run import Effects
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Stream
@@ -20,12 +19,12 @@ from ..state.locks import NodeLocks
 from ..state.run_record import Record
 from ..state.workdir import release_disk_reserve
 from .attempt import Attempt, Site
-from .ranks.progress import Progress
+from .ranks.progress import OutputProgress
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
     from ...protocol.messages.verbs import AnyEventFacts, EventName
-    from ..lifecycle.effects import Event
+    from ..lifecycle.run import Event
 
 
 WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
@@ -49,7 +48,7 @@ class Executor(Effects):
         self._spec = spec
         self._client = client
         self._locks = locks
-        self._progress: Optional[Progress] = None
+        self._progress: Optional[OutputProgress] = None
         self.processes = Attempt(site, spec)
         limit = int(spec.get("log_limit") or 0)
         self._log_recorder = LogRecorder(site.loop, site.record, limit, self._logs)
@@ -98,7 +97,7 @@ class Executor(Effects):
     def start_progress(self) -> None:
         """Record which output files are there before the attempt."""
         pattern = read_policy(self._spec["restart"]).progress
-        self._progress = Progress(self._loop, str(self._spec["output_dir"]), pattern)
+        self._progress = OutputProgress(self._loop, str(self._spec["output_dir"]), pattern)
         self._progress.begin()
 
     def start_logs(self) -> None:

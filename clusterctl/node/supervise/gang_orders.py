@@ -1,7 +1,7 @@
 """What the gang does by its agent: its orders become events, and it reads how the run goes here.
 
 Between attempts the run's state is WAITING; its end is recorded when the gang has decided that it is one.
-Whether there is another attempt is not decided here (`node/gang/restart_policy.py`).
+Whether there is another attempt is not decided here (`node/gang/attempts.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Dict, List, Optional
 
 from ...protocol.messages.gang import StopOrder
 from ...protocol.ranks import NodeRank
+from ..gang.attempts import Roster
 from ..gang.membership import GangContext
-from ..gang.roster import Roster
-from ..lifecycle.effects import Run
 from ..lifecycle.ending import on_concluded, on_gang_done, on_paused, on_stop_ordered
+from ..lifecycle.run import Phase, Run
 from ..lifecycle.starting import on_attempt_called, on_gang_go
-from ..lifecycle.state import Phase
 from .attempt import Site
 from .executor import Executor
 

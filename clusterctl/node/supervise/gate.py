@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..fork.worker import Command
     from ..fork.worker_server import Server
 
+
 T = TypeVar("T")
 
 

@@ -24,19 +24,12 @@ from ..state.environments import append_programs_to_path
 from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spare_gate import SpareGate, send_attempt
-from .spawn import (
-    AttemptPaths,
-    Gate,
-    plan_environment,
-    prepare_diagnosis,
-    render_template,
-    start_gate,
-)
+from .spawn import AttemptPaths, Gate, plan_environment, prepare_diagnosis, render_template, start_gate
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import SentTemplate, Spec, TorchrunRecord
     from ...protocol.messages.local import GateOrder, GateReport
-    from ..lifecycle.effects import Event
+    from ..lifecycle.run import Event
 
 
 class GateEvents(NamedTuple):

@@ -15,12 +15,7 @@ from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
 from ..runtime.children import start_child
 from ..runtime.event_loop import Loop
-from ..runtime.processes import (
-    PRIVATE_ENV,
-    Identity,
-    identify,
-    interpreter_options,
-)
+from ..runtime.processes import PRIVATE_ENV, Identity, identify, interpreter_options
 from ..runtime.reports import Reports
 from ..state.environments import activate_environment
 from ..state.run_record import run_tag

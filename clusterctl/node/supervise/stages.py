@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, StartFailure
     from ...protocol.messages.local import HelperReport, StepFailure
     from ...protocol.messages.verbs import Stage
-    from ..lifecycle.effects import Event
+    from ..lifecycle.run import Event
+
 
 SETUP_LOG = "setup.log"
 NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": "", "code": "", "again": ""}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clusterctl.node.fork import obstacles
+from clusterctl.node.fork import worker
 from clusterctl.node.fork.worker import Command
 
 ENV = {"PATH": "/bin", "CLUSTERCTL_RUN": "a/b/1", "OMP_NUM_THREADS": "1"}
@@ -29,7 +29,7 @@ def command(folder: Path, *words: str, **env: str) -> Command:
 
 def reason(made: Command, *imported: str) -> str:
     """Give what is against forking it."""
-    return obstacles.find_command_obstacle(made, ENV, frozenset(imported))
+    return worker.find_command_obstacle(made, ENV, frozenset(imported))
 
 
 def test_what_torchrun_sets_for_each_worker_is_no_reason(tmp_path: Path) -> None:
@@ -82,28 +82,28 @@ def test_a_file_that_would_hide_an_imported_module(tmp_path: Path, file: str) ->
 
 def test_auto_forks_only_what_was_compared() -> None:
     """`fork` takes untested versions as well."""
-    tested = obstacles.TESTED_TORCH[0] + ".1+cu130"
+    tested = worker.TESTED_TORCH[0] + ".1+cu130"
 
-    assert obstacles.find_untested_version("fork", "9.9.0") == ""
-    assert obstacles.find_untested_version("auto", "9.9.0").startswith("torch 9.9.0 is not among")
-    assert "torch" not in obstacles.find_untested_version("auto", tested)
+    assert worker.find_untested_version("fork", "9.9.0") == ""
+    assert worker.find_untested_version("auto", "9.9.0").startswith("torch 9.9.0 is not among")
+    assert "torch" not in worker.find_untested_version("auto", tested)
 
 
 def test_a_process_that_touched_cuda() -> None:
     """Its driver does not survive a fork."""
     torch = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: True))
 
-    assert obstacles.find_device(torch) == "CUDA is initialised"
+    assert worker.find_device(torch) == "CUDA is initialised"
 
 
 @pytest.mark.parametrize("name", ["PYTHONDEVMODE", "OMP_PROC_BIND", "COVERAGE_PROCESS_START"])
 def test_variables_that_change_the_start_of_an_interpreter(name: str) -> None:
     """Set, they need a new one; empty they count as not set."""
-    assert obstacles.find_variables({name: "1"}) == f"{name} is set"
-    assert obstacles.find_variables({name: "", "PYTHONPATH": "/a:/b"}) == ""
+    assert worker.find_variables({name: "1"}) == f"{name} is set"
+    assert worker.find_variables({name: "", "PYTHONPATH": "/a:/b"}) == ""
 
 
 @pytest.mark.parametrize("path", ["src", "/a:", ":/a", "/a:./b"])
 def test_a_search_path_that_depends_on_the_directory(path: str) -> None:
     """The gate begins in another one than the workers."""
-    assert obstacles.find_variables({"PYTHONPATH": path}) != ""
+    assert worker.find_variables({"PYTHONPATH": path}) != ""

@@ -15,7 +15,14 @@ from waiting import HANG, wait_until
 from clusterctl.node.fork import standby, warm_client
 from clusterctl.node.fork.inherited import read_inherited
 from clusterctl.node.fork.standby import Standby, bind, is_short, listen
-from clusterctl.node.fork.warm_client import connect, query, receive, send, socket_folder, socket_name
+from clusterctl.node.fork.warm_client import (
+    connect,
+    query,
+    receive,
+    send,
+    socket_folder,
+    socket_name,
+)
 
 SPEC: Any = {"node": "gpu01", "python": "python3", "start": {"mode": "fork", "preload": ["json"]}}
 

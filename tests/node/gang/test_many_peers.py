@@ -12,7 +12,7 @@ from waiting import HANG
 SUPPORT = Path(__file__).parents[2] / "support"
 LISTENS = """
 import resource, sys
-from clusterctl.node.gang.endpoints import Listener
+from clusterctl.node.gang.channel import Listener
 from clusterctl.node.runtime.event_loop import Loop
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, int(sys.argv[1])))
 Listener(Loop(), {"run": "j-1", "nnodes": 400, "master_addr": "127.0.0.1"}, b"")
@@ -39,7 +39,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 STARVED = """
 import resource, socket, sys
 sys.path.insert(0, sys.argv[1]); from counting import count_calls
-from clusterctl.node.gang.endpoints import Listener
+from clusterctl.node.gang.channel import Listener
 from clusterctl.node.runtime.event_loop import Loop
 loop = Loop()
 door = Listener(loop, {"run": "j-1", "nnodes": 2, "master_addr": "127.0.0.1"}, b"")

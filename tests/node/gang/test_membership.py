@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang import membership
+from clusterctl.node.gang.limits import beat_interval
 from clusterctl.node.gang.membership import Member
-from clusterctl.node.gang.timeouts import beat_interval
 from clusterctl.protocol.messages.gang import BeatReply
 
 pytestmark = pytest.mark.unit

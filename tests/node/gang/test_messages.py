@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from clusterctl.node.gang.attempts import make_record
 from clusterctl.node.gang.channel import LONGEST_MESSAGE, Handshake, SignedLines
-from clusterctl.node.gang.end_record import make_record
-from clusterctl.node.gang.membership import Member, limit_grace, read_bounds
+from clusterctl.node.gang.limits import limit_grace, read_bounds
+from clusterctl.node.gang.membership import Member
 from clusterctl.node.runtime.connections import ChannelError
 from clusterctl.node.supervise import evidence
 from clusterctl.protocol.messages import gang as messages

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang import failover, hub, membership, node_check, peer
+from clusterctl.node.gang import failover, hub, limits, membership, node_check, peer
 from clusterctl.protocol.messages.gang import TO_HUB, TO_PEER, Form
 
 pytestmark = pytest.mark.unit
@@ -67,7 +67,7 @@ def test_an_event_has_one_method_in_a_phase(rows: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("senders", "forms"), [([hub, membership, node_check], TO_PEER), ([peer, failover], TO_HUB)]
+    ("senders", "forms"), [([hub, limits, membership, node_check], TO_PEER), ([peer, failover], TO_HUB)]
 )
 def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str, Form]) -> None:
     """The other side makes a value of each class; what it makes and sends has a row, or `render_message` fails."""
@@ -86,8 +86,8 @@ def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str,
 HUB_DOES = [
     (HUB.JOINING, "Closed", "closed_early"),
     (HUB.RUNNING, "Closed", "lost"),
-    (HUB.CLEARING, "Closed", "lost_clearing"),
-    (HUB.PAUSING, "Closed", "lost_pausing"),
+    (HUB.CLEARING, "Closed", "lost_between"),
+    (HUB.PAUSING, "Closed", "lost_between"),
     (HUB.PAUSING, "pause_over", "start_next"),
     (HUB.PAUSING, "StopOrder", "stop_between"),
     # a stop while the next hub waits for the others: they come, and have the record

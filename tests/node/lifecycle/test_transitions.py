@@ -11,7 +11,7 @@ from recorded_effects import Call, call, transition
 
 from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.ending import judge
-from clusterctl.node.lifecycle.state import AttemptState, KillTimes, Phase, RunState, new_attempt
+from clusterctl.node.lifecycle.run import AttemptState, KillTimes, Phase, RunState, new_attempt
 from clusterctl.node.lifecycle.transitions import PHASES
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order

@@ -9,7 +9,7 @@ import pytest
 from recorded_effects import Call, call, transition
 
 from clusterctl.node.lifecycle import ending, starting
-from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
+from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Stat
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.reasons import FAILURE, STOP

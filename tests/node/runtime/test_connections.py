@@ -19,7 +19,7 @@ import pytest
 from waiting import HANG, wait_until
 
 from clusterctl.node.diagnose.mesh import Credentials, MeshListener
-from clusterctl.node.gang.endpoints import Listener
+from clusterctl.node.gang.channel import Listener
 from clusterctl.node.runtime.connections import (
     ACCEPTS_PER_TURN,
     LONGEST_WHY,

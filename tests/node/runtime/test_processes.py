@@ -13,7 +13,7 @@ import pytest
 from waiting import HANG, wait_until
 
 from clusterctl.node.lifecycle.ending import judge
-from clusterctl.node.lifecycle.state import Observed
+from clusterctl.node.lifecycle.run import Observed
 from clusterctl.node.runtime import ports, processes
 from clusterctl.node.supervise import spawn
 from clusterctl.node.supervise.ranks.workers import Workers, read_exit_status

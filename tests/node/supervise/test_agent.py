@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.lifecycle import ending, starting
-from clusterctl.node.lifecycle.state import Phase
+from clusterctl.node.lifecycle.run import Phase
 from clusterctl.node.supervise import agent
 from clusterctl.node.supervise.agent import Agent, next_beat
 from clusterctl.node.supervise.events import Events

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.roster import Roster
+from clusterctl.node.gang.state import Roster
 from clusterctl.node.supervise.gang_orders import GangOrders
 from clusterctl.protocol.ranks import Slot
 

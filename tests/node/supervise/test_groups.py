@@ -11,7 +11,7 @@ import pytest
 from recorded_effects import call, make_run
 
 from clusterctl.node.lifecycle.ending import hand_over, on_all_ended
-from clusterctl.node.lifecycle.state import Observed, RunState, new_attempt
+from clusterctl.node.lifecycle.run import Observed, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity
 from clusterctl.node.supervise.ranks import groups
 from clusterctl.node.supervise.ranks.groups import find_alone

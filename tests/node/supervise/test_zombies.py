@@ -10,7 +10,7 @@ from recorded_effects import call, make_run
 
 from clusterctl.node.diagnose.stacks import LONGEST_STACK, StackRequest, State, find_thread, is_script_over
 from clusterctl.node.lifecycle.ending import on_rank_stuck
-from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
+from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity, Stat
 from clusterctl.node.supervise.ranks.zombies import is_proof
 from clusterctl.protocol.ranks import Rank

@@ -10,7 +10,7 @@ import pytest
 
 from clusterctl.console.run.listing import runs_to_json
 from clusterctl.console.run.status import status_to_json
-from clusterctl.node.gang.end_record import make_record
+from clusterctl.node.gang.attempts import make_record
 from clusterctl.plans.runs.selection import Owner, gather_runs, is_complete
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import Verdict, conclude, verdict_to_json

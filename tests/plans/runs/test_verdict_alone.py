@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterctl.console.run.verdict import render_alone, render_suspicion
-from clusterctl.node.gang.end_record import make_record
+from clusterctl.node.gang.attempts import make_record
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import Verdict, conclude, describe_alone, verdict_to_json
 from clusterctl.protocol.end_record import AloneRanks, judge_end, parse_record

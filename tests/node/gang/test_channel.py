@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from memory_network import Network, SteppedLoop
 
-from clusterctl.node.gang.channel import SecureChannel
-from clusterctl.node.gang.endpoints import JOIN_LIMIT, RETRY_PAUSE, TRY_LIMIT, Connector
-from clusterctl.node.gang.membership import GangContext
+from clusterctl.node.gang.channel import JOIN_LIMIT, RETRY_PAUSE, TRY_LIMIT, Connector, SecureChannel
 from clusterctl.protocol.ranks import Slot
 
 pytestmark = pytest.mark.unit
@@ -35,8 +33,8 @@ class Tries:
         self.network, self.loop = network, SteppedLoop(network, SPEC["address"])
         self.channels: list[SecureChannel] = []
         self.reasons: list[str] = []
-        context: Any = GangContext(self.loop, SPEC, b"secret")  # type: ignore[arg-type]  # a loop that is stepped
-        self.connector = Connector(context, Slot(1), self.channels.append, self.reasons.append)
+        loop, spec = cast("Any", self.loop), cast("Any", SPEC)
+        self.connector = Connector(loop, spec, b"secret", Slot(1), self.channels.append, self.reasons.append)
 
     def listen(self) -> Any:
         """Let something else listen where the hub should."""

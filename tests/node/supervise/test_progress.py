@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 from recorded_effects import call, make_run
 
 from clusterctl.node.lifecycle.ending import judge, on_stalled
-from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
+from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
+from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.runtime.processes import identify
-from clusterctl.node.supervise.ranks import stall
-from clusterctl.node.supervise.ranks.stall import (
+from clusterctl.node.supervise.ranks import progress
+from clusterctl.node.supervise.ranks.progress import (
     MUCH,
     Recorded,
     StallWatch,
@@ -191,7 +193,7 @@ def test_a_stall_that_is_over_before_all_have_answered_is_not_kept(
     answered: list[Any] = []
     states: list[Any] = []
     names: list[str] = []
-    monkeypatch.setattr(stall, "call_in_thread", lambda *arguments: answered.append(arguments[-1]))
+    monkeypatch.setattr(progress, "call_in_thread", lambda *arguments: answered.append(arguments[-1]))
     monkeypatch.setattr(found.watch._record, "set", states.append)
     monkeypatch.setattr(found.watch._record, "add_event", lambda name, _: names.append(name))
     StallWatch.keep(found.watch, "stall")
@@ -207,7 +209,7 @@ def test_an_answer_that_comes_in_the_next_attempt_is_not_of_that_one(
 ) -> None:
     """Else the new attempt is shown as stalled; who waits for the answer, a stop, goes on."""
     answered: list[Any] = []
-    monkeypatch.setattr(stall, "call_in_thread", lambda *arguments: answered.append(arguments[-1]))
+    monkeypatch.setattr(progress, "call_in_thread", lambda *arguments: answered.append(arguments[-1]))
     changed: list[Any] = []
     record: Any = found.watch._record
     record.state["attempt"] = 1
@@ -222,7 +224,7 @@ def test_an_answer_that_comes_in_the_next_attempt_is_not_of_that_one(
 def test_no_look_counts_what_an_answer_costs(found: FoundStall, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the ranks are asked where they are, their processor time is that of the answer."""
     looks: list[int] = []
-    monkeypatch.setattr(stall, "call_in_thread", lambda *_: None)
+    monkeypatch.setattr(progress, "call_in_thread", lambda *_: None)
     monkeypatch.setattr(found.watch, "_measure", lambda pid: looks.append(pid) or IDLE)
     found.watch._scan()
     assert looks == [os.getpid()]
@@ -255,7 +257,7 @@ def test_a_torchrun_that_outlives_its_ranks_is_no_progress(
 ) -> None:
     """A halted one does not notice that they have ended: the node's quiet counts from then, until the attempt ends."""
     now = [1000.0]
-    monkeypatch.setattr(stall, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0]))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0]))
     worker: Any = SimpleNamespace(identity=identify(os.getpid()), ended=False, folder=None)
     loop: Any = SimpleNamespace(after=lambda *_: None, cancel=lambda _: None)
     record: Any = SimpleNamespace(rundir=str(tmp_path), state={}, set=lambda _: None)
@@ -283,5 +285,40 @@ def test_a_node_without_ranks_yet_is_not_quiet(monkeypatch: pytest.MonkeyPatch, 
     spec: Any = {"stall": {"after": 60.0, "then": ""}, "attempt": 1}
     watch = StallWatch(loop, record, spec, lambda _: None)
     watch.watch(list, None)
-    monkeypatch.setattr(stall, "time", SimpleNamespace(monotonic=lambda: 1e9, time=lambda: 1e9))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: 1e9, time=lambda: 1e9))
     assert watch.quiet == 0.0
+
+
+def test_a_file_system_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the way to the output directory is looked at but in a thread: the agent has to beat."""
+    hangs = threading.Event()
+    monkeypatch.setattr(os.path, "realpath", lambda _: hangs.wait())
+    monkeypatch.setattr(progress, "SCAN_LIMIT", 0.1)
+    results: list[bool | None] = []
+
+    loop = Loop()
+    compared = progress.OutputProgress(loop, str(tmp_path), "**")
+    compared.begin()
+    compared.finish(lambda found: (results.append(found), loop.stop()))
+    loop.run()
+
+    hangs.set()
+    assert results == [None]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("**", "a/b.pt", True),
+        ("*.pt", "b.pt", True),
+        ("*.pt", "a/b.pt", False),
+        ("**/*.pt", "b.pt", True),
+        ("**/*.pt", "a/c/b.pt", True),
+        ("ckpt/**", "ckpt/a/b", True),
+        ("ckpt/**", "ckpt2/a", False),
+        ("step-?.[x]", "step-1.[x]", True),
+    ],
+)
+def test_patterns_of_progress(pattern: str, path: str, matches: bool) -> None:
+    """One star stays within a name, two do not."""
+    assert (progress.glob_to_regex(pattern).fullmatch(path) is not None) is matches

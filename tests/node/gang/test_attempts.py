@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
+from clusterctl.node.gang.attempts import judge_record, lost_part, make_record, read_policy
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
-from clusterctl.node.gang.end_record import lost_part, make_record
-from clusterctl.node.gang.restart_policy import judge_record, read_policy
 from clusterctl.protocol.messages.gang import FIRST_FAILURES, limit_parts
 
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"
@@ -210,7 +209,7 @@ for name in {names}:
     import_module("clusterctl.node." + name)
 judge = ["root_cause", "known_errors", "tracebacks", "end_record"]
 before = [name for name in judge if "clusterctl.protocol." + name in sys.modules]
-from clusterctl.node.gang.restart_policy import judge_record
+from clusterctl.node.gang.attempts import judge_record
 print(before, judge_record({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)
 """
 

@@ -1,10 +1,12 @@
-"""Limits of time between the agents of a gang: after which silence a node is lost, and how long ends may take."""
+"""Limits between the agents of a gang: of silence, of the time that ends take, and of what messages may hold."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...protocol.frames import SILENCE_LIMIT
+from ...protocol.messages.gang import LONGEST_REASON, Bounds, StopOrder
+from ...protocol.reasons import FAILURE
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec
@@ -18,6 +20,8 @@ FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
 LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
 LONGEST_PAUSE = 30.0  # seconds before a restart
+NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
+DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 
 
 def silent_beats(spec: Spec, interval: float) -> int:
@@ -39,3 +43,29 @@ def overdue_after(spec: Spec, grace: float) -> float:
     """Return the seconds after a stop in which every node's part has ended, or never will."""
     after = spec.get("after")
     return grace + (after["time_limit"] if after else 0.0) + float(spec.get("overdue_limit") or OVERDUE)
+
+
+def read_bounds(spec: Spec) -> Bounds:
+    """Read the bounds from our own spec."""
+    slots, restart = int(spec.get("slots") or spec["nnodes"]), spec.get("restart")
+    nodes = [entry["node"] for entry in spec.get("roster") or ()] or spec.get("nodes") or []
+    return Bounds(
+        run_id=str(spec["run"]),
+        nodes=tuple(map(str, nodes)) if len(nodes) == slots else (),
+        slots=slots,
+        node_ranks=int(spec["nnodes"]),
+        failures=int(spec.get("world_size") or DEFAULT_RANKS) + NON_RANK_FAILURES,
+        attempts=int(restart["max"]) + slots + 1 if restart else 1,  # each succession may skip a number
+        grace=max(float(spec.get("grace") or 0.0), LONGEST_GRACE),
+        pause=max(LONGEST_PAUSE, silence_limit(spec)),
+    )
+
+
+def failure_order(reason: str) -> StopOrder:
+    """End what is left of an attempt that has failed."""
+    return StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE)
+
+
+def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:
+    """Ask the others for no more time than they would grant."""
+    return order._replace(grace=min(order.grace, bounds.grace))
