@@ -216,10 +216,6 @@ class Hub(Role[Phase]):
         """It is not waited for any more, and the next attempt begins without it: `_start_next` counts who is left."""
         self._record_loss(slot, closed.why)
         self._decide_if_cleared()
-
-    def _lost_gathering(self, slot: Slot, closed: Closed) -> None:
-        """It is not waited for any more."""
-        self._record_loss(slot, closed.why)
         self._judge_if_gathered()
 
     def _gone(self, _: Slot, __: Closed) -> None:
@@ -544,7 +540,8 @@ class Hub(Role[Phase]):
         self._judge_if_gathered()
 
     def _judge_if_gathered(self) -> None:
-        if self.roster.all_slots - {self.slot} - self.roster.lost <= set(self._views):
+        awaited = self.roster.all_slots - {self.slot} - self.roster.lost - set(self._views)
+        if self.phase is Phase.GATHERING and not awaited:
             self._judge_gathered()
 
     def _judge_gathered(self) -> None:
@@ -626,8 +623,7 @@ class Hub(Role[Phase]):
             Closed: {
                 _closed_early: (Phase.JOINING,),
                 _lost: ATTEMPT,
-                _lost_between: (Phase.CLEARING, Phase.PAUSING),
-                _lost_gathering: (Phase.GATHERING,),
+                _lost_between: (Phase.CLEARING, Phase.PAUSING, Phase.GATHERING),
                 _gone: (Phase.OVER,),
             },
             "overdue": {_drop_overdue: (Phase.STOPPING,)},
