@@ -13,11 +13,23 @@ from typing import TYPE_CHECKING
 
 from clusterctl.cli.context.load import state_dir
 from clusterctl.cli.context.nodes import as_bug, notice, report_failures
+from clusterctl.client.local.hooks import claim_hooks, claim_stall, has_hooks, save_hooks
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.node_texts import describe_system_error
+from clusterctl.plans.notify import (
+    Hooks,
+    RunEnd,
+    describe_notification,
+    is_for_end,
+    render_webhook_request,
+    run_end_to_json,
+    stall_of,
+)
+from clusterctl.protocol.redact import redact_tree
 from clusterctl.protocol.states import RUNNING
+from clusterctl.specs.kinds import STALLED
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
@@ -25,7 +37,6 @@ if TYPE_CHECKING:
     from clusterctl.cli.context.run_output import RunOutput
     from clusterctl.client.local.notify import Delivery
     from clusterctl.plans.diagnose.hang import KeptDiagnosis
-    from clusterctl.plans.notify import Hooks, RunEnd
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId
     from clusterctl.specs.inventory.model import Inventory
@@ -42,15 +53,11 @@ def check_hooks(job: Job) -> None:
 
 def remember_hooks(job: Job, inventory: Inventory, run_id: RunId) -> None:
     """Keep a job's hooks until the run has ended, for whichever command of ours sees that."""
-    from clusterctl.plans.notify import Hooks
-
     folder = str(Path(job.file).absolute().parent)
     _store_hooks(run_id, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
 
 
 def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
-    from clusterctl.client.local.hooks import save_hooks
-
     if hooks.has_any:
         try:
             save_hooks(_folder(), run_id, hooks)
@@ -66,8 +73,6 @@ def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
 
 def warn_not_notified(run_id: RunId, attach: str) -> None:
     """Warn that notifications are not sent after this command ends."""
-    from clusterctl.client.local.hooks import has_hooks
-
     try:
         if has_hooks(_folder(), run_id):
             notice(
@@ -89,9 +94,6 @@ def announce_detached(output: RunOutput, run_id: RunId, *, stopping: bool = Fals
 
 def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
     """Send what is to be sent, then run the command; what could not be sent is kept for the next `attach`."""
-    from clusterctl.client.local.hooks import claim_hooks
-    from clusterctl.plans.notify import RunEnd
-
     try:
         hooks = claim_hooks(_folder(), verdict.run_id)
     except OSError as error:
@@ -117,10 +119,6 @@ def notify_stall(
     run_id: RunId, kept: KeptDiagnosis, nodes: Sequence[str], command: str, secrets: Collection[str]
 ) -> None:
     """Send what is to be sent when a run stalls; what could not be sent is not tried again."""
-    from clusterctl.client.local.hooks import claim_stall
-    from clusterctl.plans.notify import stall_of
-    from clusterctl.specs.kinds import STALLED
-
     try:
         hooks = claim_stall(_folder(), run_id, int((time.time() - (kept.seconds or 0.0)) / 60))
     except OSError as error:
@@ -151,8 +149,6 @@ class EndNotifier:
 
     def notify(self) -> None:
         """Notifications first: they have short limits."""
-        from clusterctl.plans.notify import is_for_end
-
         due = [entry for entry in self.unsent.notify if is_for_end(entry.when, self._ended.verdict.state)]
         self.send(due)
         command = self.unsent.on_end
@@ -176,8 +172,6 @@ class EndNotifier:
 
     def _deliveries(self, entries: Sequence[Notify]) -> Iterator[Delivery]:
         from clusterctl.client.local.notify import Delivery
-        from clusterctl.plans.notify import render_webhook_request
-        from clusterctl.protocol.redact import redact_tree
 
         for entry in entries:
             secret = os.environ[entry.secret_from] if entry.secret_from else None
@@ -186,8 +180,6 @@ class EndNotifier:
             yield Delivery(entry.to, os.environ[entry.url_from], replace(message, body=body))
 
     def _report_delivery(self, entry: Notify, fault: str, problem: str) -> None:
-        from clusterctl.plans.notify import describe_notification
-
         if not fault and not problem:
             info(tr("sent: {notification}", notification=describe_notification(entry)))
             return
@@ -201,8 +193,6 @@ class EndNotifier:
 
     def _run(self, command: Sequence[str], limit: float) -> None:
         from clusterctl.client.local.notify import run_command
-        from clusterctl.plans.notify import run_end_to_json
-        from clusterctl.protocol.redact import redact_tree
 
         text = json.dumps(redact_tree(run_end_to_json(self._ended), self._secrets), ensure_ascii=False)
         problem = run_command(command, f"{text}\n", self.unsent.folder, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +14,20 @@ import click
 from clusterctl.cli.context.load import LOCAL_FILE, Settings, lab_dir
 from clusterctl.cli.context.nodes import hint_next
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
-from clusterctl.cli.options import WholeNumber, json_option, refuse_mixed, shared_options
+from clusterctl.cli.options import WholeNumber, confirm, json_option, refuse_mixed, shared_options
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.terminal import info
+from clusterctl.errors import LabError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
-from clusterctl.specs.text import command_line
+from clusterctl.lab import build, labs
+from clusterctl.lab.labs import Lab, LabNodeState
+from clusterctl.lab.layout import SLURM_INVENTORY
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import command_line, render_duration
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.console.documents.nodes import LabEntry, LabNode, LabsDocument
-    from clusterctl.errors import LabError
-    from clusterctl.lab.labs import Lab, LabNodeState
 
 REMOVE_LIMIT = 30.0  # seconds to end and remove what was half built
 NIC_STATES = {"up": to_translate("up"), "down": to_translate("down")}
@@ -99,8 +103,6 @@ def up(
     as_json: bool,
 ) -> None:
     """Start a lab; it runs until `lab down`."""
-    from clusterctl.lab import build
-
     _refuse_extra_argument("up")
     source = click.get_current_context().get_parameter_source("name")
     typed_name = name if source is click.core.ParameterSource.COMMANDLINE else None
@@ -139,9 +141,6 @@ def up(
 
 def _hint_after_up(new_lab: Lab) -> None:
     """Name the command that a new lab is for; where it is not the one that commands choose, with its name."""
-    from clusterctl.lab import labs
-    from clusterctl.lab.layout import SLURM_INVENTORY
-
     is_default = labs.default_lab(labs.list_running(lab_dir())) == new_lab and not LOCAL_FILE.exists()
     command = "clusterctl" if is_default else command_line("clusterctl", "--lab", new_lab.name)
     hint_next(f"{command} check", f"{command} launch JOB.yaml")
@@ -173,8 +172,6 @@ def _name(given: str | None) -> str | None:
 @json_option("Write which labs have ended as JSON.")
 def down(name: str | None, everything: bool, yes: bool, as_json: bool) -> None:
     """Stop a lab and everything in it; asks first if no lab is named."""
-    from clusterctl.lab import labs
-
     _refuse_extra_argument("down")
     labs_dir = lab_dir()
     named = _name(name)
@@ -206,8 +203,6 @@ def down(name: str | None, everything: bool, yes: bool, as_json: bool) -> None:
 
 def _choose_to_stop(labs_dir: Path, *, ask: bool) -> str:
     """Choose the only lab, after a question; where none is running, the one whose files may be left."""
-    from clusterctl.lab import labs
-
     if not labs.list_running(labs_dir):
         return labs.DEFAULT_NAME
     chosen = labs.load(labs_dir)
@@ -220,8 +215,6 @@ def _refuse_extra_argument(verb: str) -> None:
     """Show the option that an argument was meant for: a number of nodes or the name of a lab."""
     words = click.get_current_context().args
     if words:
-        from clusterctl.errors import UsageError
-
         option = "--nodes" if verb == "up" and words[0].isdecimal() else "--name"
         command = command_line("lab", verb, option, words[0], command="clusterctl")
         raise UsageError("CC-USE-092", "option", words=" ".join(words), command=command)
@@ -229,16 +222,12 @@ def _refuse_extra_argument(verb: str) -> None:
 
 def _no_such_lab(name: str, running: Sequence[str]) -> LabError:
     """Name the labs that `down` can end; one that is to end need not be started first."""
-    from clusterctl.errors import LabError
-
     case = "no-such" if running else "none"
     return LabError("CC-LAB-005", case, name=name, running=", ".join(running))
 
 
 def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
     """Return what an interrupted `up` or `down` has left of each lab, and the command that removes it."""
-    from clusterctl.lab import labs
-
     running = {entry.name for entry in labs.list_running(labs_dir)}
     lines = []
     for name in names:
@@ -256,12 +245,6 @@ def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
 
 def _confirm_down(chosen: Lab) -> None:
     """Ask before stopping a lab that was not named."""
-    import time
-
-    from clusterctl.cli.options import confirm
-    from clusterctl.specs.nodeset import fold_names
-    from clusterctl.specs.text import render_duration
-
     origin = chosen.origin
     nodes = fold_names([node.name for node in chosen.nodes])
     duration = render_duration(time.time() - origin.since)
@@ -284,8 +267,6 @@ def _confirm_down(chosen: Lab) -> None:
 @json_option("Write JSON.")
 def status(as_json: bool) -> None:
     """Show the running labs and their nodes."""
-    from clusterctl.lab import labs
-
     statuses = labs.status(lab_dir())
     if as_json:
         write_document(_as_document())
@@ -301,8 +282,6 @@ def status(as_json: bool) -> None:
 
 def _as_document(name: str | None = None) -> LabsDocument:
     """Return the running labs, or one of them."""
-    from clusterctl.lab import labs
-
     statuses = [entry for entry in labs.status(lab_dir()) if name in (None, entry[0].name)]
     return {"schema": 1, "labs": [_as_entry(*entry) for entry in statuses]}
 
@@ -349,8 +328,6 @@ def _render_node(entry: Lab, state: LabNodeState) -> str:
 @_name_option
 def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
     """Open a shell on a node, or run a command there (after --)."""
-    from clusterctl.lab import labs
-
     refuse_mixed(command, "lab ssh")
     argv = labs.load(lab_dir(), _name(name)).ssh_command(node, command)
     os.execvp(argv[0], argv)
@@ -373,8 +350,6 @@ def break_(node: str, how: str, name: str | None, as_json: bool) -> None:
 
     HOW is power, nic-down or sshd.
     """
-    from clusterctl.lab import labs
-
     running = labs.load(lab_dir(), _name(name))
     _show_node(running, labs.break_node(running, node, how), as_json=as_json)
 
@@ -392,7 +367,5 @@ def _show_node(running: Lab, state: LabNodeState, *, as_json: bool) -> None:
 @json_option("Write the lab as JSON.")
 def heal(node: str, name: str | None, as_json: bool) -> None:
     """Undo every break of a node."""
-    from clusterctl.lab import labs
-
     running = labs.load(lab_dir(), _name(name))
     _show_node(running, labs.heal_node(running, node), as_json=as_json)
