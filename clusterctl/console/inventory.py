@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_fitted_table, print_table, table_width
+from clusterctl.console.terminal import make_table, print_fitted_table, print_table, table_width
 from clusterctl.console.text import WrappedCell
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import to_translate, tr, trn
@@ -57,9 +57,7 @@ def _print_record(console: Console, columns: Sequence[int], cells: tuple[str, ..
 
 def _make_table(columns: Iterable[int], rows: Sequence[tuple[str, ...]]) -> Table:
     """Draw some of the columns."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index in columns:
-        table.add_column(tr(HEADINGS[index]), overflow="fold")
+    table = make_table(*(tr(HEADINGS[index]) for index in columns))
     for cells in rows:
         table.add_row(*(WrappedCell(cells[index]) for index in columns))
     return table

@@ -97,11 +97,27 @@ def symbol(name: str, stream: TextIO) -> str:
     return mark if (stream.encoding or "").lower().replace("-", "").startswith("utf") else plain
 
 
-def table_width(console: Console, table: Table) -> int:
+def make_table(*headings: str, no_wrap: bool = False, numbers_from: int | None = None) -> Table:
+    """Begin a table of columns without lines; those from `numbers_from` on hold numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, heading in enumerate(headings):
+        is_number = numbers_from is not None and index >= numbers_from
+        table.add_column(
+            heading,
+            overflow="ellipsis" if no_wrap else "fold",
+            no_wrap=no_wrap,
+            justify="right" if is_number else "left",
+        )
+    return table
+
+
+def table_width(console: Console, table: Table, most: int = MAX_TABLE_WIDTH) -> int:
     """Count the columns of a table that has each row in one line."""
     from rich.measure import Measurement
 
-    return Measurement.get(console, console.options.update(max_width=MAX_TABLE_WIDTH), table).maximum
+    return Measurement.get(console, console.options.update(max_width=most), table).maximum
 
 
 def print_fitted_table(console: Console, table: Table) -> None:

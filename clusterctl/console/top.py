@@ -10,15 +10,17 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_fitted_table, print_table, stdout
+from clusterctl.console.terminal import make_table, print_fitted_table, print_table, stdout
 from clusterctl.console.text import display_width, sanitize
 from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent, measure_spread
 from clusterctl.plans.runs.history import History
@@ -29,8 +31,6 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from clusterctl.console.documents.nodes import HistoryDocument, TopDocument
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -77,32 +77,27 @@ class TopLayout:
     shares_machine: bool = False
 
 
-class Keys:
-    """Reads single keys from a terminal, without waiting; leaves the terminal as it was."""
+@contextmanager
+def reading_keys() -> Iterator[Callable[[], str]]:
+    """Give what returns the keys that were pressed since the last time; the terminal is left as it was."""
+    if not sys.stdin.isatty():
+        yield str
+        return
+    import termios
+    import tty
 
-    def __enter__(self) -> Keys:
-        self._saved: list[Any] | None = None
-        if sys.stdin.isatty():
-            import termios
-            import tty
+    descriptor = sys.stdin.fileno()
+    saved = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
 
-            self._saved = termios.tcgetattr(sys.stdin.fileno())
-            tty.setcbreak(sys.stdin.fileno())
-        return self
+    def read() -> str:
+        is_pressed = select.select([descriptor], [], [], 0)[0]
+        return os.read(descriptor, 64).decode("ascii", "ignore") if is_pressed else ""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._saved is not None:
-            import termios
-
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._saved)
-
-    def read(self) -> str:
-        """Return the keys that were pressed since the last time."""
-        if self._saved is None or not select.select([sys.stdin.fileno()], [], [], 0)[0]:
-            return ""
-        return os.read(sys.stdin.fileno(), 64).decode("ascii", "ignore")
+    try:
+        yield read
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, saved)
 
 
 class UtilizationView:
@@ -111,7 +106,7 @@ class UtilizationView:
     def __init__(self, silence_limit: float, cluster: str, interval: float) -> None:
         self._silence_limit, self._cluster, self._interval = silence_limit, cluster, interval
         self._layout = TopLayout()
-        self._live: Live | None = None
+        self._live = Live(console=stdout(), auto_refresh=False)
 
     def press(self, keys: str) -> bool:
         """Do what keys mean; gives False for the one that quits."""
@@ -123,34 +118,29 @@ class UtilizationView:
         return "q" not in keys.lower()
 
     def __enter__(self) -> UtilizationView:
-        from rich.live import Live
-
-        self._live = Live(console=stdout(), auto_refresh=False)
         self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._live.stop()
 
     def show(self, nodes: Sequence[NodeUsage], now: float, layout: TopLayout) -> None:
         """Draw how things stand."""
-        if self._live is not None:
-            shown = replace(
-                self._layout,
-                max_rows=max(3, stdout().height - OTHER_LINES),
-                runs=layout.runs,
-                shares_machine=layout.shares_machine,
-                title=tr(
-                    "{cluster}   {time}   every {seconds:g} s",
-                    cluster=self._cluster,
-                    time=time.strftime("%H:%M:%S"),
-                    seconds=self._interval,
-                ),
-            )
-            self._live.update(Group(*render_top(nodes, now, self._silence_limit, shown)), refresh=True)
+        shown = replace(
+            self._layout,
+            max_rows=max(3, stdout().height - OTHER_LINES),
+            runs=layout.runs,
+            shares_machine=layout.shares_machine,
+            title=tr(
+                "{cluster}   {time}   every {seconds:g} s",
+                cluster=self._cluster,
+                time=time.strftime("%H:%M:%S"),
+                seconds=self._interval,
+            ),
+        )
+        self._live.update(Group(*render_top(nodes, now, self._silence_limit, shown)), refresh=True)
 
 
 def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float, layout: TopLayout) -> None:
@@ -175,9 +165,8 @@ def render_top(
         column for column in range(len(headings)) if not column or any(row[column].plain for row in rows)
     ]
     columns = [column for column in columns if column != EACH or layout.shows_each]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(headings[column], justify="left" if column < LEFT_ALIGNED else "right", no_wrap=True)
+    texts = sum(column < LEFT_ALIGNED for column in columns)
+    table = make_table(*(headings[column] for column in columns), no_wrap=True, numbers_from=texts)
     for row in rows:
         table.add_row(*(row[column] for column in columns))
     above = [_render_title(layout.title)] if layout.title else []
@@ -336,7 +325,7 @@ def _render_rate(group: Sequence[NodeUsage], metric: Callable[[NodeUsage], float
     stats = measure_spread([metric(gauged) for gauged in group])
     if stats is None:
         return ""
-    return render_traffic(stats.median) if len(group) == 1 else f"{render_traffic(stats.maximum)}"
+    return render_traffic(stats.median if len(group) == 1 else stats.maximum)
 
 
 def render_traffic(rate: float) -> str:
@@ -377,9 +366,7 @@ def top_to_json(nodes: Sequence[NodeUsage], now: float) -> TopDocument:
 
 def show_history(histories: Mapping[str, History]) -> None:
     """Print how busy the nodes of a run were: the course, mean and peak of each."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(_history_headings()):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    table = make_table(*_history_headings(), no_wrap=True, numbers_from=1)
     for name, history in histories.items():
         table.add_row(Text(sanitize(name), "bold"), *_history_row(history))
     print_table(stdout(), table)

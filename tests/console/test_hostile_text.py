@@ -101,6 +101,8 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
     if inspect.isclass(kind) and issubclass(kind, Record):
         hints = typing.get_type_hints(kind)
         return kind(**{name: hostile(hints[name], deep + 1) for name in fields_of(kind)})
+    if typing.is_typeddict(kind):
+        return {name: hostile(hint, deep) for name, hint in typing.get_type_hints(kind).items()}
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
         names = {

@@ -13,8 +13,9 @@ from rich.console import Console
 from clusterctl.codes.lookup import entries
 from clusterctl.console.explanation import render_explanation
 from clusterctl.console.inventory import print_inventory
-from clusterctl.console.run import hang, status
+from clusterctl.console.run import hang
 from clusterctl.console.run.hang import show_diagnosis, show_gpus
+from clusterctl.console.terminal import make_table
 from clusterctl.console.text import ItemsCell
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import judge
@@ -122,7 +123,7 @@ def test_the_state_of_a_rank_is_not_broken(width: int) -> None:
     """`r3 退出码 1` stays in one line of its cell."""
     items = [f"r{n} 退出码 1" for n in range(4)]
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    table = status.make_table("RANK")
+    table = make_table("RANK")
     table.add_row(ItemsCell(items))
     console.print(table)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.run.status import LineStatusView, show_status
+from clusterctl.console.run.status import show_status, showing_lines
 from clusterctl.console.run.verdict import render_cause, show_verdict
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude
@@ -72,13 +72,13 @@ def test_the_last_line_of_a_watched_run_is_its_own(capsys: pytest.CaptureFixture
     """The first record of the end gives the run's state; of a node that changes after that there is a line too."""
     live = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "RUNNING"}))
     ended = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "STOPPED"}))
-    with LineStatusView(RUN, {}) as view:
+    with showing_lines(RUN) as show:
         for state in (live, ended):
-            view.show({**parts(), "gpu02": state})
+            show({**parts(), "gpu02": state})
     lines = [line.split()[1:3] for line in capsys.readouterr().out.splitlines()]
 
     end = [RUN, "FAILED"]
     assert lines == [["gpu01", "FAILED"], ["gpu02", "RUNNING"], end, ["gpu02", "STOPPED"], end]
-    with LineStatusView(RUN, {}) as view:
-        view.show(parts())
+    with showing_lines(RUN) as show:
+        show(parts())
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["gpu01", RUN]

@@ -26,7 +26,7 @@ from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.run.logs import HeldTracebacks, LogSink
-from clusterctl.console.run.status import describe_launch, make_status_view
+from clusterctl.console.run.status import describe_launch, showing_status
 from clusterctl.console.run.verdict import show_verdict
 from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
 from clusterctl.errors import ClusterctlError
@@ -273,13 +273,13 @@ def watch_status(cluster: Cluster, found_runs: FoundRuns, run_id: RunId, *, as_j
     request: FollowChoice = {"events": None, "logs": None, "activity": PULSE}
     run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
     reader = LiveReader(run, request, notice=notice)
-    with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:
-        view.show(parts)
+    with showing_status(run_id, found_runs.offsets, as_json=as_json) as show:
+        show(parts)
         for update in reader.updates():
             if isinstance(update, StateChange) and update.state != parts[update.node]:
                 parts[update.node] = update.state
                 unanswered.discard(update.node)
-                view.show(parts)
+                show(parts)
             elif isinstance(update, StreamEnd) and update.error is not None:
                 unanswered.add(update.node)
                 report_failures([update.error])

@@ -10,10 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_fitted_table, print_table, stdout
+from clusterctl.console.terminal import make_table, print_fitted_table, print_table, stdout
 from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
@@ -248,9 +247,7 @@ def _print_prose(console: Console, text: str, style: str, *, indent: str = "") -
 
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
     rows = [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in rank_headings():
-        table.add_column(heading)
+    table = make_table(*rank_headings())
     for *names, place, collective in rows[:MOST_ROWS]:
         table.add_row(*(ItemsCell([name]) for name in names), WrappedCell(place), WrappedCell(collective))
     if ranks:
@@ -313,9 +310,7 @@ def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> GpusByNode:
 def show_slowness(slowness: Slowness, command: str) -> None:
     """Print the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
     _show_judgement(slowness.judgement, command, stacks_shown=False)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS")):
-        table.add_column(heading, no_wrap=True)
+    table = make_table(tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"), no_wrap=True)
     for row in slowness.rows[:MOST_ROWS]:
         cells = (row.last * 100, row.delay * 1000, row.loss * 100)
         shown = (f"{cells[0]:.0f} %", f"{cells[1]:.1f} ms", f"{cells[2]:.1f} %")

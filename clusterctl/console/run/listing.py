@@ -8,14 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.measure import Measurement
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.run.status import (
     latest_part,
-    make_table,
     render_age,
     render_directory,
     render_nodes,
@@ -23,7 +21,7 @@ from clusterctl.console.run.status import (
     state_style,
 )
 from clusterctl.console.run.verdict import UNBROKEN, describe_cause, state_mark
-from clusterctl.console.terminal import is_verbose, stdout
+from clusterctl.console.terminal import is_verbose, make_table, stdout, table_width
 from clusterctl.console.text import cut_text, sanitize
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
@@ -85,19 +83,17 @@ def show_runs(
     console = stdout()
     table = _make_runs_table(rows, None)
     if not is_verbose() and console.is_terminal:
-        table = _make_runs_table(rows, console.width - _width(console, _make_runs_table(rows, 0)) - 2)
-    elif console.is_terminal and _width(console, table) > console.width:
+        table = _make_runs_table(
+            rows, console.width - table_width(console, _make_runs_table(rows, 0), UNBROKEN) - 2
+        )
+    elif console.is_terminal and table_width(console, table, UNBROKEN) > console.width:
         for row in rows:
             console.print(_render_block(row))
         return
     console.width = max(
-        console.width, _width(console, table)
+        console.width, table_width(console, table, UNBROKEN)
     )  # a narrow terminal breaks lines, nothing is lost
     console.print(table)
-
-
-def _width(console: Console, table: Table) -> int:
-    return Measurement.get(console, console.options.update(max_width=UNBROKEN), table).maximum
 
 
 def list_run_rows(

@@ -1,12 +1,12 @@
-"""One run: `status`, once or live; and runs as JSON. The list of runs is in `run_list`."""
+"""One run: `status`, once or live; and runs as JSON. The list of runs is in `listing`."""
 
 from __future__ import annotations
 
 import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from clusterctl.console.documents.output import write_line
@@ -22,7 +22,7 @@ from clusterctl.console.run.verdict import (
     state_mark,
     wrap_remarks,
 )
-from clusterctl.console.terminal import stdout, uses_color
+from clusterctl.console.terminal import make_table, stdout, uses_color
 from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
@@ -59,7 +59,6 @@ from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.live import Live
     from rich.table import Table
 
     from clusterctl.console.documents.runs import (
@@ -386,16 +385,6 @@ def latest_part(node_states: Parts) -> NodeState:
     )
 
 
-def make_table(*headings: str, no_wrap: bool = False) -> Table:
-    """Begin a table of columns without lines."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=no_wrap)
-    return table
-
-
 def state_style(state: str) -> str:
     """Choose the colour of a state."""
     return "cyan" if state in LIVE and state != STALLED else _STYLES.get(state, "yellow")
@@ -406,106 +395,70 @@ def render_age(timestamp: float) -> str:
     return render_duration(time.time() - timestamp)
 
 
-def make_status_view(run_id: RunId, offsets: Mapping[str, float], *, as_json: bool) -> StatusView:
-    """Choose how to show a run: NDJSON, a live table, or lines."""
+@contextmanager
+def showing_status(
+    run_id: RunId, offsets: ClockOffsets, *, as_json: bool
+) -> Iterator[Callable[[Parts], None]]:
+    """Give what shows the parts of a run whenever one of them has changed: as NDJSON, a live table, or lines."""
     if as_json:
-        return JsonStatusView(run_id, offsets)
-    live = sys.stdout.isatty() and uses_color(sys.stdout)
-    return LiveStatusView(run_id, offsets) if live else LineStatusView(run_id, offsets)
+        yield lambda parts: write_line(status_to_json(run_id, parts, offsets))
+    elif sys.stdout.isatty() and uses_color(sys.stdout):
+        with _showing_table(run_id, offsets) as show:
+            yield show
+    else:
+        with showing_lines(run_id) as show:
+            yield show
 
 
-class StatusView(ABC):
-    """Shows the parts of a run whenever one of them has changed."""
-
-    def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:
-        self._run_id, self._offsets = run_id, offsets
-
-    def __enter__(self) -> StatusView:
-        return self
-
-    def __exit__(  # noqa: B027 - most views have nothing open
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is open."""
-
-    @abstractmethod
-    def show(self, node_states: Parts) -> None:
-        """Show how things stand now."""
-
-
-class JsonStatusView(StatusView):
-    """Writes the whole state as one line of JSON, as `status --json` does, whenever it changes."""
-
-    def show(self, node_states: Parts) -> None:
-        """Write one line."""
-        write_line(status_to_json(self._run_id, node_states, self._offsets))
-
-
-class LineStatusView(StatusView):
-    """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`; last the run's own.
+@contextmanager
+def showing_lines(run_id: RunId) -> Iterator[Callable[[Parts], None]]:
+    """Write one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`; last the run's own.
 
     The first node that has the record of the end shows the run's state; the others may change after that.
     """
+    written: dict[str, str] = {}
+    last = ""  # whose line was written last
 
-    def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:
-        super().__init__(run_id, offsets)
-        self._written: dict[str, str] = {}
-        self._last = ""  # whose line was written last
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None and self._last not in ("", self._run_id):
-            self._write(self._run_id, self._written[self._run_id])
-
-    def show(self, node_states: Parts) -> None:
-        """Write what is new."""
-        lines = {
-            name: sanitize(describe_node(name, node_state, render_age))
-            for name, node_state in node_states.items()
-        }
-        lines[self._run_id] = f"{self._run_id} {name_state(self._run_id, node_states)}"
-        for name, line in lines.items():
-            if self._written.get(name) != line:
-                self._write(name, line)
-        self._written = lines
-
-    def _write(self, name: str, line: str) -> None:
-        self._last = name
+    def write(name: str, line: str) -> None:
+        nonlocal last
+        last = name
+        written[name] = line
         print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
+    def show(parts: Parts) -> None:
+        for name, part in parts.items():
+            if written.get(name) != (line := sanitize(describe_node(name, part, render_age))):
+                write(name, line)
+        line = f"{run_id} {name_state(run_id, parts)}"
+        if written.get(run_id) != line:
+            write(run_id, line)
 
-class LiveStatusView(StatusView):
-    """Redraws the table of `status`; ages go on by themselves."""
+    yield show
+    if last not in ("", run_id):
+        write(run_id, written[run_id])
 
-    def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:
-        super().__init__(run_id, offsets)
-        self._parts: Parts = {}
-        self._live: Live | None = None
 
-    def __enter__(self) -> LiveStatusView:
-        from rich.live import Live
+@contextmanager
+def _showing_table(run_id: RunId, offsets: ClockOffsets) -> Iterator[Callable[[Parts], None]]:
+    """Redraw the table of `status`; ages go on by themselves. At the end it stays as `status` shows it."""
+    from rich.live import Live
 
-        self._live = Live(console=stdout(), get_renderable=self._render, refresh_per_second=2, transient=True)
-        self._live.start()
-        return self
+    newest: Parts = {}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-        if self._parts:
-            show_status(self._run_id, self._parts, self._offsets)
-
-    def show(self, node_states: Parts) -> None:
-        """Redraw."""
-        self._parts = dict(node_states)
-        if self._live is not None:
-            self._live.refresh()
-
-    def _render(self) -> Group | str:
-        if not self._parts:
+    def render() -> Group | str:
+        if not newest:
             return ""
-        verdict = conclude(self._run_id, self._parts, offsets=self._offsets)
-        return render_status(self._run_id, self._parts, self._offsets, verdict)
+        return render_status(run_id, newest, offsets, conclude(run_id, newest, offsets=offsets))
+
+    def show(parts: Parts) -> None:
+        nonlocal newest
+        newest = dict(parts)
+        live.refresh()
+
+    live = Live(console=stdout(), get_renderable=render, refresh_per_second=2, transient=True)
+    try:
+        with live:
+            yield show
+    finally:
+        if newest:
+            show_status(run_id, newest, offsets)

@@ -23,10 +23,10 @@ from clusterctl.console.documents.output import write_line
 from clusterctl.console.run.listing import describe_live_runs
 from clusterctl.console.terminal import info, uses_color
 from clusterctl.console.top import (
-    Keys,
     TopLayout,
     UtilizationView,
     history_to_json,
+    reading_keys,
     show_history,
     show_top,
     top_to_json,
@@ -92,8 +92,11 @@ class UtilizationMonitor:
         """Show one look after the other until Ctrl-C."""
         with closing(self._open(self._interval, reconnect=True)) as streams:
             if not self._as_json and sys.stdout.isatty() and uses_color(sys.stdout):
-                with Keys() as keys, UtilizationView(self._silence, self._name, self._interval) as dashboard:
-                    while dashboard.press(keys.read()):
+                with (
+                    reading_keys() as read_keys,
+                    UtilizationView(self._silence, self._name, self._interval) as dashboard,
+                ):
+                    while dashboard.press(read_keys()):
                         self._receive(streams, REDRAW)
                         self._find_runs_again()
                         self._export()
