@@ -1,15 +1,14 @@
-"""Clean, orphans."""
+"""What `clean` would remove and has removed, orphans and warm processes among it; on the screen and as JSON."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_outside
-from clusterctl.console.text import sanitize
+from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphans, StoredRun, WarmServer
@@ -17,7 +16,7 @@ from clusterctl.plans.runs.verdict import name_state
 from clusterctl.plans.sync.received_names import outside_to_json
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.run_id import RunId
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
 
@@ -46,21 +45,14 @@ MOST_RUNS = 3  # runs that are named of those kept for one reason
 
 def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStorage]) -> None:
     """Print what would go: every run once, then the store and the payloads, once where nodes share them."""
-    runs: dict[RunId, list[tuple[StoredRun, str]]] = {}
-    for stored_run, reason in cleanup_plan.removals:
-        runs.setdefault(stored_run.run_id, []).append((stored_run, reason))
+    runs = group_values((stored.run_id, (stored, reason)) for stored, reason in cleanup_plan.removals)
     outside = cleanup_plan.lost_files
     for run_id, stored in runs.items():
         names = fold_names([stored_run.node for stored_run, _ in stored])
         size = render_size(sum(stored_run.bytes for stored_run, _ in stored))
-        state = _state_of(
-            run_id,
-            [
-                *(stored_run for stored_run, _ in stored),
-                *(p for node_contents in contents.values() for p in node_contents.stored_runs),
-            ],
-        )
-        _print(
+        kept = [p for node_contents in contents.values() for p in node_contents.stored_runs]
+        state = _state_of(run_id, [*(stored_run for stored_run, _ in stored), *kept])
+        print_line(
             tr(
                 "{run}  {state}, ended {age} ago, {size} on {nodes}: {reason}",
                 run=run_id,
@@ -72,7 +64,7 @@ def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStor
             )
         )
         if run_id in outside:
-            _print(f"  {render_outside(outside[run_id])}")
+            print_line(f"  {render_outside(outside[run_id])}")
     _show_kept(cleanup_plan)
     for message, unused in (
         (
@@ -101,31 +93,27 @@ def _state_of(run_id: RunId, stored_runs: Iterable[StoredRun]) -> str:
 
 def _show_kept(cleanup_plan: CleanupPlan) -> None:
     """Print what is kept although it is beyond the bounds, once for each reason: there may be many such runs."""
-    reasons: dict[str, list[StoredRun]] = {}
-    for stored, reason in cleanup_plan.kept:
-        reasons.setdefault(reason, []).append(stored)
-    for reason, kept in reasons.items():
+    for reason, kept in group_values((reason, stored) for stored, reason in cleanup_plan.kept).items():
         run_ids = list(dict.fromkeys(stored.run_id for stored in kept))
         named = ", ".join(run_ids[:MOST_RUNS])
         if len(run_ids) > MOST_RUNS:
             named = tr("{names} and {n} more", names=named, n=len(run_ids) - MOST_RUNS)
         nodes = fold_names([stored.node for stored in kept])
         shown = translate_node_text(reason)
-        _print(tr("{runs}  kept on {nodes}: {reason}", runs=named, nodes=nodes, reason=shown))
+        print_line(tr("{runs}  kept on {nodes}: {reason}", runs=named, nodes=nodes, reason=shown))
 
 
 def _show_unused(
     message: str, unused: Mapping[str, UnusedStorage], contents: Mapping[str, NodeStorage]
 ) -> None:
-    nodes_by_directory: dict[str, list[str]] = {}
-    for name, entry in unused.items():
-        if entry.contents:
-            nodes_by_directory.setdefault(contents[name].workdir_id, []).append(name)
+    nodes_by_directory = group_values(
+        (contents[name].workdir_id, name) for name, entry in unused.items() if entry.contents
+    )
     if nodes_by_directory:
         distinct = [unused[node_names[0]] for node_names in nodes_by_directory.values()]
         files, size = sum(entry.contents for entry in distinct), sum(entry.bytes for entry in distinct)
         nodeset = fold_names([name for node_names in nodes_by_directory.values() for name in node_names])
-        _print(tr(message, n=files, size=render_size(size), nodes=nodeset))
+        print_line(tr(message, n=files, size=render_size(size), nodes=nodeset))
 
 
 def show_removed(removed: Mapping[str, RemovalReport]) -> None:
@@ -137,7 +125,7 @@ def show_removed(removed: Mapping[str, RemovalReport]) -> None:
         ]
         if removal.environments:
             counts.append(trn("{n} environment", "{n} environments", removal.environments))
-        _print(
+        print_line(
             tr(
                 "{node}: removed {counts}, {size}",
                 node=name,
@@ -149,8 +137,7 @@ def show_removed(removed: Mapping[str, RemovalReport]) -> None:
         if len(removal.failed) > MOST_FAILURES:
             lines.append(tr("{n} more", n=len(removal.failed) - MOST_FAILURES))
         for line in lines:
-            text = tr("{node}: NOT removed: {what}", node=name, what=line)
-            print(sanitize(text), file=sys.stderr, flush=True)
+            print_error_line(tr("{node}: NOT removed: {what}", node=name, what=line))
 
 
 def cleanup_to_json(
@@ -192,17 +179,13 @@ def cleanup_to_json(
     return {"schema": 1, "runs": runs, "stays": kept, "nodes": nodes, "errors": error_entries}
 
 
-def _print(line: str) -> None:
-    print(sanitize(line), flush=True)
-
-
 def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
     """Print every process, and how many others' there are."""
     if not any(node_orphans.own or node_orphans.others for node_orphans in orphans_by_node.values()):
-        _print(tr("no orphans: every process of a run has its agent"))
+        print_line(tr("no orphans: every process of a run has its agent"))
     for name, node_orphans in orphans_by_node.items():
         for orphan in node_orphans.own:
-            _print(tr("{subject}: {text}", subject=name, text=render_orphan(orphan)))
+            print_line(tr("{subject}: {text}", subject=name, text=render_orphan(orphan)))
         for user, orphan_count in node_orphans.others.items():
             text = trn(
                 "{node}: {n} orphan of account {user}",
@@ -211,7 +194,7 @@ def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
                 node=name,
                 user=user,
             )
-            _print(text)
+            print_line(text)
 
 
 def render_orphan(orphan: Orphan) -> str:
@@ -231,10 +214,9 @@ def show_ended_orphans(ended: Mapping[str, EndedOrphans]) -> None:
     """Print what was ended, and on stderr what could not be."""
     for name, node_ended in ended.items():
         text = trn("{node}: ended {n} orphan", "{node}: ended {n} orphans", len(node_ended.ended), node=name)
-        _print(text)
+        print_line(text)
         for entry in node_ended.remaining:
-            failure = tr("{node}: COULD NOT END {process}", node=name, process=entry)
-            print(sanitize(failure), file=sys.stderr, flush=True)
+            print_error_line(tr("{node}: COULD NOT END {process}", node=name, process=entry))
 
 
 def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> OrphansDocument:
@@ -283,39 +265,36 @@ def ended_orphans_to_json(
     ]
 
 
-def render_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> Iterator[str]:
-    """Describe the processes that wait for the next launch, those of equal nodes in one line."""
-    groups: dict[tuple[object, ...], dict[str, WarmServer]] = {}
-    for name, servers in servers_by_node.items():
-        for server in servers:
-            groups.setdefault((server.python, server.torch, server.preload), {})[name] = server
-    for group in groups.values():
-        servers = list(group.values())
-        modules = ", ".join((f"torch {servers[0].torch}".strip(), *servers[0].preload))
-        yield tr(
-            "{nodes}: warm for {age}, ends in {remaining}: {modules} in {python}, {size}",
-            nodes=fold_names(list(group)),
-            age=render_duration(round(max(server.age for server in servers))),
-            remaining=render_duration(round(min(server.remaining for server in servers))),
-            modules=modules,
-            python=servers[0].python,
-            size=render_size(max(server.memory for server in servers)),
-        )
-
-
 def show_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None:
-    """Print them."""
-    for line in render_warm(servers_by_node):
-        _print(line)
+    """Print the processes that wait for the next launch, those of equal nodes in one line."""
+    groups = group_values(
+        ((server.python, server.torch, server.preload), (name, server))
+        for name, servers in servers_by_node.items()
+        for server in servers
+    )
+    for group in groups.values():
+        servers = [server for _, server in group]
+        modules = ", ".join((f"torch {servers[0].torch}".strip(), *servers[0].preload))
+        print_line(
+            tr(
+                "{nodes}: warm for {age}, ends in {remaining}: {modules} in {python}, {size}",
+                nodes=fold_names(name for name, _ in group),
+                age=render_duration(round(max(server.age for server in servers))),
+                remaining=render_duration(round(min(server.remaining for server in servers))),
+                modules=modules,
+                python=servers[0].python,
+                size=render_size(max(server.memory for server in servers)),
+            )
+        )
 
 
 def show_ended_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None:
     """Print where they were ended."""
     names = [name for name, servers in servers_by_node.items() if servers]
     if names:
-        _print(tr("{nodes}: no longer warm", nodes=fold_names(names)))
+        print_line(tr("{nodes}: no longer warm", nodes=fold_names(names)))
     else:
-        _print(tr("no node is warm"))
+        print_line(tr("no node is warm"))
 
 
 def warm_to_json(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> list[WarmProcess]:

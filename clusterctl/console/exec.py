@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TextIO
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.console.errors import ERRORS
 from clusterctl.console.run.logs import label_color
-from clusterctl.console.terminal import uses_color
+from clusterctl.console.terminal import print_error_line, uses_color
 from clusterctl.console.text import display_width, json_text, sanitize
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.protocol.exit_status import signal_name
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 def group_answers(answers: Mapping[str, CommandOutput]) -> list[tuple[tuple[str, ...], CommandOutput]]:
     """Put nodes with equal answers together, in the order of the first node of each group."""
-    groups: dict[CommandOutput, list[str]] = {}
-    for name, answer in answers.items():
-        groups.setdefault(answer, []).append(name)
+    groups = group_values((answer, name) for name, answer in answers.items())
     return [(tuple(names), answer) for answer, names in groups.items()]
 
 
@@ -47,16 +46,9 @@ def show_answers(answers: Mapping[str, CommandOutput], limit: int) -> None:
 
 def _print_background(names: str, ended: CommandEnd) -> None:
     if ended.still_running:
-        print(
-            sanitize(
-                tr(
-                    "{nodes}: still running in the background: {processes}",
-                    nodes=names,
-                    processes=", ".join(ended.still_running),
-                )
-            ),
-            file=sys.stderr,
-            flush=True,
+        processes = ", ".join(ended.still_running)
+        print_error_line(
+            tr("{nodes}: still running in the background: {processes}", nodes=names, processes=processes)
         )
 
 
@@ -91,8 +83,6 @@ def render_ending(ended: CommandEnd) -> str:
     """Return how a command ended, unless it was with 0: `exit 2`, `SIGKILL`."""
     if ended.ok:
         return ""
-    from clusterctl.protocol.exit_status import signal_name
-
     if ended.signal is not None:
         return signal_name(ended.signal)
     return tr("exit {code}", code=ended.exit)
@@ -119,26 +109,16 @@ def answers_to_json(
 
 
 def _node_to_json(name: str, answer: CommandOutput | None, error: str | None) -> CommandAnswer:
-    if answer is None:
-        return {
-            "node": name,
-            "exit": None,
-            "signal": None,
-            "stdout": "",
-            "stderr": "",
-            "cut": [],
-            "left": [],
-            "error": error,
-        }
+    output = answer or CommandOutput(b"", b"", CommandEnd(None, None, (), ()))
     return {
         "node": name,
-        "exit": answer.end.exit,
-        "signal": answer.end.signal,
-        "stdout": answer.stdout.decode("utf-8", "replace"),
-        "stderr": answer.stderr.decode("utf-8", "replace"),
-        "cut": list(answer.end.truncated),
-        "left": list(answer.end.still_running),
-        "error": None,
+        "exit": output.end.exit,
+        "signal": output.end.signal,
+        "stdout": output.stdout.decode("utf-8", "replace"),
+        "stderr": output.stderr.decode("utf-8", "replace"),
+        "cut": list(output.end.truncated),
+        "left": list(output.end.still_running),
+        "error": error,
     }
 
 

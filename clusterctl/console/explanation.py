@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clusterctl.codes.lookup import FAMILIES, family_of
-from clusterctl.console.findings import break_fix
+from clusterctl.console.findings import break_fix, print_behind
 from clusterctl.console.text import wrap_prose
 from clusterctl.translation import tr
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KEY_INDENT = "    "  # before the second line of a key
 EXPLAIN_INDENT = 10  # columns before a text
+WIDEST = 100
 
 
 def render_explanation(console: Console, explanation: Explanation) -> None:
@@ -33,31 +34,30 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
         )
     )
     console.print()
-    _print_text(console, tr("effect"), explanation.effect)
-    _print_text(console, tr("role"), explanation.role)
-    _print_text(console, tr("why"), explanation.why)
-    _print_text(console, tr("what"), explanation.text)
-    _print_text(console, tr("fix"), explanation.do)
-    _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
-    if explanation.example is not None:
-        _print_text(console, tr("example"), explanation.example["seen"])
-        _print_text(console, tr("fix"), explanation.example["fix"], break_fix)
-    _print_text(console, tr("next"), explanation.command, break_fix)
-    _print_text(
-        console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", break_fix
-    )
+    example, see = explanation.example, f"clusterctl explain {explanation.see}" if explanation.see else ""
+    for label, text in (
+        (tr("effect"), explanation.effect),
+        (tr("role"), explanation.role),
+        (tr("why"), explanation.why),
+        (tr("what"), explanation.text),
+        (tr("fix"), explanation.do),
+        (tr("occurs as"), "\n".join(explanation.happens)),
+        (tr("example"), example["seen"] if example else ""),
+    ):
+        _print_text(console, label, text)
+    for label, text in (
+        (tr("fix"), example["fix"] if example else ""),
+        (tr("next"), explanation.command),
+        (tr("see"), see),
+    ):
+        _print_text(console, label, text, break_fix)
 
 
 def _print_text(
     console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = wrap_prose
 ) -> None:
-    width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
-    lines = text.split("\n") if text else []
-    pieces = [piece for line in lines for piece in break_line(line, width)]
-    for index, piece in enumerate(pieces):
-        padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
-        label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
-        console.print(Text.assemble(label_cell, piece), soft_wrap=True)
+    start = Text(f"{' ' * (EXPLAIN_INDENT - 2 - cell_len(label))}{label}  ", "cyan")
+    print_behind(console, start, text, break_line, indent=EXPLAIN_INDENT, widest=WIDEST)
 
 
 def render_codes(console: Console, titles: Mapping[str, str], family: str) -> None:

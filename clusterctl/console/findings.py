@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.terminal import print_table, symbol
-from clusterctl.console.text import COMMAND, sanitize, wrap_command
-from clusterctl.console.text import wrap_prose as _wrap
+from clusterctl.console.text import COMMAND, UNBROKEN, sanitize, wrap_command, wrap_prose
 from clusterctl.plans.checks.framework import SEVERITIES, Finding, fold_consequences, join_items
 from clusterctl.plans.checks.nics import (
     describe_nccl_files,
@@ -32,7 +31,7 @@ from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_netw
 from clusterctl.protocol.messages.facts import ActivateResult, Facts
 from clusterctl.protocol.messages.record import to_json
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import plural
 from clusterctl.translation import to_translate, tr, trn
 
@@ -44,11 +43,12 @@ MOST_ENTRIES = 3  # entries of a path that are shown
 
 def render_activated(console: Console, facts: Mapping[str, Facts]) -> None:
     """Print the environment that `activate` made, equal nodes as one; nothing where there is none."""
-    names_by_lines: dict[tuple[str, ...], list[str]] = {}
-    for name, node_facts in facts.items():
-        if node_facts.activate.status is not None:
-            names_by_lines.setdefault(tuple(describe_activated(node_facts.activate)), []).append(name)
-    for lines, names in names_by_lines.items():
+    groups = group_values(
+        (tuple(describe_activated(one.activate)), name)
+        for name, one in facts.items()
+        if one.activate.status is not None
+    )
+    for lines, names in groups.items():
         console.print(Text(tr("environment of `activate` on {nodes}:", nodes=fold_names(names))))
         for line in lines:
             console.print(Text(f"  {sanitize(line)}"), soft_wrap=True)
@@ -241,11 +241,7 @@ def _describe_line(line: NodeLine, members: Sequence[Node], facts: Mapping[str, 
 def _print_node_line(console: Console, line: NodeLine, names: str, description: str) -> None:
     is_ok = line.answered and not line.problems
     mark = Text(symbol("ok" if is_ok else "failed", sys.stdout), style="green" if is_ok else "bold red")
-    indent = 4 + len(names) + 2
-    first, *more = _wrap(sanitize(description), max(20, console.width - indent)) or [""]
-    console.print(Text.assemble("  ", mark, f" {names}  ", first), soft_wrap=True)
-    for piece in more:
-        console.print(Text(" " * indent + piece), soft_wrap=True)
+    print_behind(console, Text.assemble("  ", mark, f" {names}  "), description, indent=4 + len(names) + 2)
 
 
 def render_table(console: Console, rows: Sequence[NodeRow]) -> None:
@@ -270,10 +266,7 @@ def _cell(name: str, value: str) -> Text:
 
 def merge_equal_rows(rows: Sequence[NodeRow]) -> list[NodeRow]:
     """Join rows that differ only in name and address."""
-    groups: dict[tuple[str, ...], list[NodeRow]] = {}
-    for row in rows:
-        groups.setdefault(row.group_key, []).append(row)
-    return [_merge_group(group) for group in groups.values()]
+    return [_merge_group(group) for group in group_values((row.group_key, row) for row in rows).values()]
 
 
 def _merge_group(group: Sequence[NodeRow]) -> NodeRow:
@@ -306,9 +299,8 @@ def _make_row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> N
 def _node_result(name: str, findings: Sequence[Finding], *, answered: bool) -> str:
     if not answered and not _was_reached(name, findings):
         return tr("no answer")
-    count = _count_severities(name, findings)
-    worst = next((severity for severity in ("error", "warning") if count[severity]), "")
-    return _count_of(worst, count[worst]) if worst else tr("ok")
+    worst, number = _worst_of(name, findings)
+    return _count_of(worst, number) if worst else tr("ok")
 
 
 def _nics(network: NodeNetwork) -> str:
@@ -326,20 +318,20 @@ def _gpus(facts: Facts) -> str:
     return summary or (str(facts.gpus.count) if facts.gpus.count else EMPTY)
 
 
-def _verdict(name: str, findings: Sequence[Finding]) -> str:
+def _verdict(name: str, findings: Sequence[Finding], *, answered: bool) -> str:
     """Return a node's result as it stands in the JSON."""
-    count = _count_severities(name, findings)
+    if not answered and not _was_reached(name, findings):
+        return "no answer"
+    worst, number = _worst_of(name, findings)
+    return plural(number, worst) if worst else "fit"
+
+
+def _worst_of(name: str, findings: Sequence[Finding]) -> tuple[str, int]:
+    """Return the worst severity of what a node has, and how often it has it; notes do not count."""
+    count = Counter(finding.severity for finding in findings if name in finding.nodes and not finding.waived)
     return next(
-        (plural(count[severity], severity) for severity in ("error", "warning") if count[severity]), "fit"
+        ((severity, count[severity]) for severity in ("error", "warning") if count[severity]), ("", 0)
     )
-
-
-def _verdict_without_facts(name: str, findings: Sequence[Finding]) -> str:
-    return _verdict(name, findings) if _was_reached(name, findings) else "no answer"
-
-
-def _count_severities(name: str, findings: Sequence[Finding]) -> Counter[str]:
-    return Counter(finding.severity for finding in findings if name in finding.nodes and not finding.waived)
 
 
 def _was_reached(name: str, findings: Sequence[Finding]) -> bool:
@@ -380,20 +372,31 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
 
 def break_fix(line: str, width: int) -> list[str]:
     """Keep a command whole, because it is there to be pasted; prose that begins with the name of a program is none."""
-    return wrap_command(line, width) if COMMAND.match(line) else _wrap(line, width)
+    return wrap_command(line, width) if COMMAND.match(line) else wrap_prose(line, width)
+
+
+def print_behind(
+    console: Console,
+    start: Text,
+    text: str,
+    break_line: Callable[[str, int], list[str]] = wrap_prose,
+    *,
+    indent: int,
+    widest: int = UNBROKEN,
+) -> None:
+    """Print a text behind its label, `start`; its other lines are indented."""
+    width = max(20, min(console.width, widest) - indent)
+    lines = [sanitize(line) for line in text.split("\n")] if text else []
+    for index, piece in enumerate(piece for line in lines for piece in break_line(line, width)):
+        console.print(Text.assemble(start if index == 0 else " " * indent, piece), soft_wrap=True)
 
 
 def _print_labelled(
-    console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = _wrap
+    console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = wrap_prose
 ) -> None:
-    """Print a text behind a label."""
-    width = max(20, console.width - INDENT)
-    lines = [sanitize(line) for line in text.split("\n")] if text else []
-    pieces = [piece for line in lines for piece in break_line(line, width)]
-    for index, piece in enumerate(pieces):
-        first = f"  {label}" if index == 0 else ""
-        padding = " " * max(int(first.endswith(":")), INDENT - cell_len(first))
-        console.print(Text(f"{first}{padding}{piece}"), soft_wrap=True)
+    first = f"  {label}"
+    padding = " " * max(int(first.endswith(":")), INDENT - cell_len(first))
+    print_behind(console, Text(f"{first}{padding}"), text, break_line, indent=INDENT)
 
 
 def check_to_json(
@@ -418,7 +421,7 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
         "nics": list(network.nics),
         "chosen_by": network.source,
         "nccl_ib_hca": plan_hcas(facts, network.nics) if facts else None,
-        "verdict": _verdict(node.name, findings) if facts else _verdict_without_facts(node.name, findings),
+        "verdict": _verdict(node.name, findings, answered=facts is not None),
         "facts": to_json(facts),
     }
 
@@ -427,22 +430,16 @@ def render_nics(
     console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], *, verbose: bool = False
 ) -> None:
     """Print a line for InfiniBand and NCCL's files, with `verbose` also why the NICs were chosen and which were not."""
-    names_by_lines: dict[tuple[str, ...], list[str]] = {}
-    for node in nodes:
-        if node.name in facts:
-            lines = tuple(_nic_lines(node, facts[node.name], verbose=verbose))
-            names_by_lines.setdefault(lines, []).append(node.name)
-    for lines, names in names_by_lines.items():
+    groups = group_values(
+        (tuple(_nic_lines(node, facts[node.name], verbose=verbose)), node.name)
+        for node in nodes
+        if node.name in facts
+    )
+    for lines, names in groups.items():
+        head = tr("NIC ({nodes}) ", nodes=fold_names(names))
         for index, line in enumerate(lines):
-            first = tr("NIC ({nodes}) ", nodes=fold_names(names)) if index == 0 else "    "
-            _print_hanging(console, f"{first}{sanitize(line)}")
-
-
-def _print_hanging(console: Console, text: str) -> None:
-    """Print a text that may be longer than a line, all lines but the first indented."""
-    indent = " " * (len(text) - len(text.lstrip()))
-    for index, piece in enumerate(_wrap(text.lstrip(), max(20, console.width - len(indent) - 4))):
-        console.print(Text(f"{indent}{'    ' if index else ''}{piece}"), soft_wrap=True)
+            indent, text = (4, f"{head}{line}") if index == 0 else (8, line)
+            print_behind(console, Text("" if index == 0 else "    "), text, indent=indent)
 
 
 def _nic_lines(node: Node, facts: Facts, *, verbose: bool) -> Iterator[str]:

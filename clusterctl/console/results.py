@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +10,10 @@ from clusterctl.client.files.receiver import DownloadReport
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_outside_note
-from clusterctl.console.text import sanitize
+from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.received_names import OutsideFiles, outside_to_json
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
@@ -34,17 +33,10 @@ MOST_PATHS = 10  # paths of one kind that are named
 def report_pull(name: str, report: DownloadReport, directory: Path, *, complete: bool) -> None:
     """Print what came from a node, and on stderr what did not and why."""
     if report.is_empty and complete:
-        print(sanitize(tr("{node}: no outputs", node=name)), flush=True)
+        print_line(tr("{node}: no outputs", node=name))
     elif complete or report.files:
-        texts = [_render_received(report)]
-        if report.unchanged:
-            texts.append(trn("{n} file unchanged", "{n} files unchanged", report.unchanged))
-        print(
-            sanitize(
-                tr("{node}: {files} -> {directory}", node=name, files="; ".join(texts), directory=directory)
-            ),
-            flush=True,
-        )
+        files = _render_files(report)
+        print_line(tr("{node}: {files} -> {directory}", node=name, files=files, directory=directory))
     refused = [
         tr("{subject}: {text}", subject=refusal.path, text=refusal.reason) for refusal in report.refused
     ]
@@ -57,26 +49,24 @@ def report_pull(name: str, report: DownloadReport, directory: Path, *, complete:
         (to_translate("{node}: NOT downloaded: {file}"), refused),
     ):
         for path in paths[:MOST_PATHS]:
-            _print_stderr(_escape_newlines(tr(message, node=name, file=path)))
+            print_error_line(_escape_newlines(tr(message, node=name, file=path)))
         if len(paths) > MOST_PATHS:
             more = tr("{n} more", n=len(paths) - MOST_PATHS)
-            _print_stderr(tr(message, node=name, file=more))
+            print_error_line(tr(message, node=name, file=more))
 
 
-def _render_received(report: DownloadReport) -> str:
-    if not report.files:
-        return tr("nothing new")
-    return trn("{n} file, {size}", "{n} files, {size}", report.files, size=render_size(report.bytes))
+def _render_files(files: DownloadReport | SentFiles, *more: str) -> str:
+    new = trn("{n} file, {size}", "{n} files, {size}", files.files, size=render_size(files.bytes))
+    texts = [new if files.files else tr("nothing new")]
+    if files.unchanged:
+        texts.append(trn("{n} file unchanged", "{n} files unchanged", files.unchanged))
+    return "; ".join([*texts, *more])
 
 
 def report_outside(outside: Mapping[str, OutsideFiles], run_id: str, command: str) -> None:
     """Print on stderr what a run has left outside the output directory, and was not asked for."""
     for line in render_outside_note(outside, run_id, command):
-        _print_stderr(line)
-
-
-def _print_stderr(line: str) -> None:
-    print(sanitize(line), file=sys.stderr, flush=True)
+        print_error_line(line)
 
 
 def _escape_newlines(text: str) -> str:
@@ -85,11 +75,9 @@ def _escape_newlines(text: str) -> str:
 
 def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
     """Print what nodes have taken, equal lines once, and on stderr what they have kept."""
-    groups: dict[str, list[str]] = {}
-    for (node, path), files in sorted(sent.items(), key=lambda item: item[0]):
-        groups.setdefault(_render_sent(path, files), []).append(node)
-    for line, nodes in groups.items():
-        print(sanitize(tr("{subject}: {text}", subject=fold_names(nodes), text=line)), flush=True)
+    lines = [(_render_sent(path, sent[node, path]), node) for node, path in sorted(sent)]
+    for line, nodes in group_values(lines).items():
+        print_line(tr("{subject}: {text}", subject=fold_names(nodes), text=line))
     for (node, _), files in sent.items():
         for path in files.kept:
             text = tr(
@@ -97,33 +85,25 @@ def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
                 node=node,
                 file=path,
             )
-            _print_stderr(_escape_newlines(text))
+            print_error_line(_escape_newlines(text))
         if files.kept_count > len(files.kept):
-            _print_stderr(tr("{node}: {n} more", node=node, n=files.kept_count - len(files.kept)))
+            print_error_line(tr("{node}: {n} more", node=node, n=files.kept_count - len(files.kept)))
 
 
 def report_conflicts(paths: Sequence[str], *, gathered: bool) -> None:
     """Print on stderr which files nodes have with different content, and that nothing was missing anywhere."""
     for path in paths[:MOST_PATHS]:
         text = tr("not copied, because its content differs between nodes: {file}", file=path)
-        _print_stderr(_escape_newlines(text))
+        print_error_line(_escape_newlines(text))
     if len(paths) > MOST_PATHS:
-        _print_stderr(tr("{n} more", n=len(paths) - MOST_PATHS))
+        print_error_line(tr("{n} more", n=len(paths) - MOST_PATHS))
     if gathered and not paths:
-        print(tr("every node has all files"), flush=True)
+        print_line(tr("every node has all files"))
 
 
 def _render_sent(path: str, files: SentFiles) -> str:
-    texts = [
-        trn("{n} file, {size}", "{n} files, {size}", files.files, size=render_size(files.bytes))
-        if files.files
-        else tr("nothing new")
-    ]
-    if files.unchanged:
-        texts.append(trn("{n} file unchanged", "{n} files unchanged", files.unchanged))
-    if files.taken:
-        texts.append(tr("{taken} from another node", taken=render_size(files.taken)))
-    return tr("{files} -> {directory}", files="; ".join(texts), directory=path or "~")
+    taken = [tr("{taken} from another node", taken=render_size(files.taken))] if files.taken else []
+    return tr("{files} -> {directory}", files=_render_files(files, *taken), directory=path or "~")
 
 
 def copies_to_json(

@@ -186,6 +186,16 @@ def _wrap_for_terminal(line: str) -> list[str]:
     return [*lines, f"  {line[ended.end() :]}"]
 
 
+def print_line(line: str) -> None:
+    """Write one line of a result."""
+    print(sanitize(line), flush=True)
+
+
+def print_error_line(line: str) -> None:
+    """Write one line to stderr, also with `-q`."""
+    print(sanitize(line), file=sys.stderr, flush=True)
+
+
 def hint(line: str) -> None:
     """Write one dimmed line to stderr, unless `-q`."""
     if not is_quiet():

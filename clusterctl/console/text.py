@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.measure import Measurement
     from rich.text import Text
 
+UNBROKEN = 10_000  # columns where no terminal breaks lines
 NARROWEST_CELL = 16  # columns that a cell of prose needs
 _ESCAPE_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI

@@ -79,7 +79,7 @@ class TopLayout:
 
 @contextmanager
 def reading_keys() -> Iterator[Callable[[], str]]:
-    """Give what returns the keys that were pressed since the last time; the terminal is left as it was."""
+    """Yield a function that returns the keys that were pressed since the last time; the terminal is left as it was."""
     if not sys.stdin.isatty():
         yield str
         return

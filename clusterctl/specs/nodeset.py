@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import groupby
+from typing import TypeVar
 
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 
 ALL = "all"
 MOST_NAMES = 100_000
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _TERM = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -160,6 +164,14 @@ def _abbreviate(names: Iterable[str], limit: int = 200) -> str:
 def _pattern_error(text: str, case: str, *, item: str = "", most: int = 0) -> UsageError:
     shortened = text if len(text) <= 60 else text[:57] + "..."
     return UsageError("CC-USE-011", case, pattern=shortened, item=item, most=most)
+
+
+def group_values(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Put together the values that have the same key, such as the names of nodes with one answer; in their order."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def fold_names(names: Iterable[str]) -> str:

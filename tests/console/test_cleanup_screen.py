@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.client.cleanup import NodeStorage, UnusedStorage
-from clusterctl.console.cleanup import show_cleanup_plan
-from clusterctl.plans.cleanup import CleanupPlan, parse_stored_run
+from clusterctl.console.cleanup import show_cleanup_plan, show_warm, warm_to_json
+from clusterctl.plans.cleanup import CleanupPlan, WarmServer, parse_stored_run
 from clusterctl.protocol.untrusted import Untrusted
 
 TIME = "-20261120T110000-00ab"
@@ -54,3 +54,18 @@ def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]
     show_cleanup_plan(CleanupPlan(((parts[0], "old"),), ()), found)
 
     assert capsys.readouterr().out.startswith(f"r{TIME}  FAILED, ended ")
+
+
+def test_equal_nodes_that_are_warm_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the oldest and the shortest time."""
+    servers = {
+        "gpu01": (WarmServer(7, "/opt/python", "2.13.0", ("transformers",), 60.0, 840.0, 150_000_000),),
+        "gpu02": (WarmServer(8, "/opt/python", "2.13.0", ("transformers",), 30.0, 870.0, 140_000_000),),
+        "gpu03": (WarmServer(9, "/opt/python", "2.14.0", (), 30.0, 870.0, 140_000_000),),
+    }
+    show_warm(servers)
+    assert capsys.readouterr().out.splitlines() == [
+        "gpu[01-02]: warm for 1m, ends in 14m: torch 2.13.0, transformers in /opt/python, 150.0 MB",
+        "gpu03: warm for 30 s, ends in 14m30s: torch 2.14.0 in /opt/python, 140.0 MB",
+    ]
+    assert [entry["node"] for entry in warm_to_json(servers)] == ["gpu01", "gpu02", "gpu03"]

@@ -73,7 +73,13 @@ def hostile(kind: Any, deep: int = 0) -> Any:
 
 
 def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of values
-    simple = {str: HOSTILE, bytes: HOSTILE.encode("utf-8", "replace"), bool: True, int: 7, float: 7.0}
+    simple = {
+        str: HOSTILE,
+        bytes: HOSTILE.encode("utf-8", "replace"),
+        bool: True,
+        int: 7,
+        float: 7.0,
+    }
     if kind in simple:
         return simple[kind]
     if kind is Any or kind is object:
@@ -98,11 +104,10 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return error
     if inspect.isclass(kind) and issubclass(kind, enum.Enum):
         return next(iter(kind))
-    if inspect.isclass(kind) and issubclass(kind, Record):
+    if typing.is_typeddict(kind) or (inspect.isclass(kind) and issubclass(kind, Record)):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: hostile(hints[name], deep + 1) for name in fields_of(kind)})
-    if typing.is_typeddict(kind):
-        return {name: hostile(hint, deep) for name, hint in typing.get_type_hints(kind).items()}
+        names = hints if typing.is_typeddict(kind) else fields_of(kind)
+        return kind(**{name: hostile(hints[name], deep + 1) for name in names})
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
         names = {
@@ -122,6 +127,7 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
 OTHERWISE = {
     "console.terminal.print_fitted_table": "shows a table of others",
     "console.terminal.print_table": "shows a table of others",
+    "console.findings.print_behind": "its label is made by who calls it",
     "console.explanation.render_codes": "shows the texts of our own catalogue, by codes that are in it",
 }
 

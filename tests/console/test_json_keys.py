@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.plans.checks.framework import Finding
@@ -30,16 +31,18 @@ WRITTEN = {  # what is written as it is: check, top, explain, check --deep, clea
 def keys_of(kind: type, path: str) -> Iterator[str]:
     """Give the paths of a value's keys, those of the values in it included."""
     hints = typing.get_type_hints(kind)
-    names = fields_of(kind) if issubclass(kind, Record) else [field.name for field in fields(kind)]
-    for name in names:
+    written = [field.name for field in fields(kind)] if is_dataclass(kind) else None
+    for name in written or (hints if typing.is_typeddict(kind) else fields_of(kind)):
         yield f"{path}.{name}"
         for inner in values_in(hints[name]):
             yield from keys_of(inner, f"{path}.{name}")
 
 
-def values_in(hint: object) -> Iterator[type]:
-    """Find the dataclasses and records in an annotation."""
-    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Record)):
+def values_in(hint: Any) -> Iterator[type]:
+    """Find the dataclasses, dictionaries and records in an annotation."""
+    if typing.is_typeddict(hint) or (
+        isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Record))
+    ):
         yield hint
     for argument in typing.get_args(hint):
         yield from values_in(argument)

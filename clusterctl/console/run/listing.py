@@ -20,9 +20,9 @@ from clusterctl.console.run.status import (
     run_to_json,
     state_style,
 )
-from clusterctl.console.run.verdict import UNBROKEN, describe_cause, state_mark
+from clusterctl.console.run.verdict import describe_cause, state_mark
 from clusterctl.console.terminal import is_verbose, make_table, stdout, table_width
-from clusterctl.console.text import cut_text, sanitize
+from clusterctl.console.text import UNBROKEN, cut_text, sanitize
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of

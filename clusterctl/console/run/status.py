@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from clusterctl.console.documents.output import write_line
 from clusterctl.console.run.verdict import (
-    UNBROKEN,
     render_alone,
     render_assembled_note,
     render_attempts,
@@ -23,7 +22,7 @@ from clusterctl.console.run.verdict import (
     wrap_remarks,
 )
 from clusterctl.console.terminal import make_table, stdout, uses_color
-from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_text
+from clusterctl.console.text import UNBROKEN, ItemsCell, WrappedCell, sanitize, wrap_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
 from clusterctl.plans.runs.state import (
@@ -399,7 +398,7 @@ def render_age(timestamp: float) -> str:
 def showing_status(
     run_id: RunId, offsets: ClockOffsets, *, as_json: bool
 ) -> Iterator[Callable[[Parts], None]]:
-    """Give what shows the parts of a run whenever one of them has changed: as NDJSON, a live table, or lines."""
+    """Yield a function that shows the parts of a run at each change: as NDJSON, a live table, or lines."""
     if as_json:
         yield lambda parts: write_line(status_to_json(run_id, parts, offsets))
     elif sys.stdout.isatty() and uses_color(sys.stdout):

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
-from clusterctl.console.text import as_in_project, cut_text, display_width, sanitize, wrap_prose, wrap_text
+from clusterctl.console.text import (
+    UNBROKEN,
+    as_in_project,
+    cut_text,
+    display_width,
+    sanitize,
+    wrap_prose,
+    wrap_text,
+)
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
@@ -26,14 +34,13 @@ from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
 
 MOST_NAMES = 3  # names
 _RED, _GREEN, _YELLOW, _RESET = "\x1b[1;31m", "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
 WIDTH = 110  # columns of an explanation, where the terminal is not narrower
-UNBROKEN = 10_000  # columns where no terminal breaks lines
 NARROWEST = 30
 LABEL_WIDTH = 6
 CODE_WIDTH = 10
@@ -467,9 +474,7 @@ def render_reasons(verdict: Verdict) -> list[str]:
     """Return why each part ended as it did, where no cause was found."""
     if verdict.state == SUCCEEDED:
         return []
-    groups: dict[str, list[str]] = {}
-    for name, reason in verdict.reasons.items():
-        groups.setdefault(reason, []).append(name)
+    groups = group_values((reason, name) for name, reason in verdict.reasons.items())
     return [
         INDENT
         + tr(
@@ -483,9 +488,7 @@ def render_reasons(verdict: Verdict) -> list[str]:
 
 def _render_after(verdict: Verdict) -> list[str]:
     """Return where the commands of `after` went wrong; they do not change how the run ended."""
-    groups: dict[str, list[str]] = {}
-    for name, problem in verdict.after_errors.items():
-        groups.setdefault(problem, []).append(name)
+    groups = group_values((problem, name) for name, problem in verdict.after_errors.items())
     return [
         tr(
             "note: {nodes}: {problem}",

@@ -24,8 +24,8 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import render_size
-from clusterctl.console.run.verdict import UNBROKEN, render_cause, render_reasons, render_remarks
-from clusterctl.console.text import sanitize
+from clusterctl.console.run.verdict import render_cause, render_reasons, render_remarks
+from clusterctl.console.text import UNBROKEN, sanitize
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.selection import choose_run
