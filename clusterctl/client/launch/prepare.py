@@ -32,6 +32,7 @@ from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.messages.facts import LockHolder
+from clusterctl.protocol.messages.verbs import has_listeners, list_start_steps
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -39,7 +40,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import Spec
-    from clusterctl.protocol.messages.verbs import EventName, Order
+    from clusterctl.protocol.messages.verbs import EventName, Order, StartOrder
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
 NO_HUB_CODE = "CC-NET-022"
@@ -324,46 +325,45 @@ def _parse_port(event: Untrusted, node: str) -> int:
 def _await_ready(
     session: Session, node: NodePlan, inputs: LaunchInputs, observer: Observer, *, creates_environment: bool
 ) -> dict[EventName, Untrusted]:
-    """Wait for the gate, and where there is a gang, send the node to its hub meanwhile.
-
-    A node that `creates_environment` its environment has no gate before it is done.
-    """
-    spec, is_master = inputs.specs[node.name], node.member.node_rank == 0
-    has_hub = spec.get("gang") and not is_master
-    order: Order = {"do": "join", "port": inputs.hub_address.port()} if has_hub else {"do": "listeners"}
-    if has_listeners(spec):
-        order["listeners"] = inputs.hub_address.listeners()
+    """Take the node to its gate, and return what its agent reported on the way."""
+    spec, setup_upload = inputs.specs[node.name], inputs.setup_upload
+    # an environment may wait for another run's to fail
+    setup_limit = 2 * setup_upload.time_limit if setup_upload is not None else 0.0
+    before_limit = float(spec["before"]["time_limit"]) if spec.get("before") else 0.0
+    limits: dict[str, float] = {
+        "joined": tasks.ANSWER_LIMIT,
+        "environment": tasks.ANSWER_LIMIT + setup_limit,
+        "ready": tasks.READY_LIMIT + before_limit,
+    }
     events: dict[EventName, Untrusted] = {}
-    if has_hub or has_listeners(spec):
-        session.send(order)
-    if has_hub:
-        events = tasks.await_event(session, "joined", tasks.ANSWER_LIMIT, node=node.name)
-    on_progress = _show_steps(node.name, inputs, observer)
-    if inputs.setup_upload is not None:
-        if creates_environment and "environment" not in events:
-            # it may wait for another's to fail
-            limit = 2 * inputs.setup_upload.time_limit + tasks.ANSWER_LIMIT
+    is_hub = node.member.node_rank == 0
+    if setup_upload is not None:
+        setup_upload.created[node.name] = creates_environment
+        if not creates_environment:
+            observer.mark_done("setup", node.name)
+    for order, event in list_start_steps(spec, is_hub=is_hub, makes_environment=creates_environment):
+        if order:
+            session.send(_make_order(order, spec, inputs.hub_address))
+        if event and event not in events:
             events |= tasks.await_event(
-                session, "environment", limit, node=node.name, on_progress=on_progress
+                session,
+                event,
+                limits[event],
+                node=node.name,
+                on_progress=lambda text: observer.set_step(node.name, describe_step(text, inputs.secrets)),
             )
-        inputs.setup_upload.created[node.name] = creates_environment
-        observer.mark_done("setup", node.name)
-    limit = tasks.READY_LIMIT
-    if spec.get("before") and not node.member.spare:
-        limit += float(spec["before"]["time_limit"])
-        session.send({"do": "before"})
-    if "ready" not in events and not node.member.spare:
-        events |= tasks.await_event(session, "ready", limit, node=node.name, on_progress=on_progress)
+        if event == "environment":
+            observer.mark_done("setup", node.name)
     return events
 
 
-def _show_steps(name: str, inputs: LaunchInputs, observer: Observer) -> Callable[[str], None]:
-    return lambda text: observer.set_step(name, describe_step(text, inputs.secrets))
-
-
-def has_listeners(spec: Spec) -> bool:
-    """Return whether every agent of a run listens, since any of them may have to be the hub."""
-    return bool(spec.get("gang") and spec.get("restart"))
+def _make_order(do: StartOrder, spec: Spec, hub_address: HubAddress) -> Order:
+    order: Order = {"do": do}
+    if do == "join":
+        order["port"] = hub_address.port()
+    if do != "before" and has_listeners(spec):
+        order["listeners"] = hub_address.listeners()
+    return order
 
 
 def start_workers(

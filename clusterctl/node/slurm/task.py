@@ -22,8 +22,10 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, cast
 
+from ...protocol.messages.verbs import has_listeners, list_start_steps
+from ...protocol.ranks import Slot
 from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.states import SUCCEEDED
 from ...protocol.untrusted import Untrusted
@@ -52,6 +54,8 @@ from .states import TEMPORARY_FAILURE, Earlier, archive_old_parts, read_earlier,
 if TYPE_CHECKING:
     from ...protocol.messages.allocation import TaskFailure
     from ...protocol.messages.verbs import (
+        Order,
+        StartOrder,
         SubmittedSecrets,
         SubmittedTemplate,
     )
@@ -195,13 +199,15 @@ class Start:
             makes_environment = "setup" in self._events and not self._event("setup").flag("made")
             if makes_environment:
                 self._guardian.agent.send({"do": "setup"})  # its files came with the job
-            self._join()
-            if makes_environment:
-                self._await_event("environment")
-            if self._spec.get("before") and not self._spec.get("spare"):
-                self._guardian.agent.send({"do": "before"})
-            if not self._spec.get("spare"):
-                self._await_event("ready")
+            self._post_ports()
+            is_hub = self._slot == 0
+            for order, event in list_start_steps(
+                self._spec, is_hub=is_hub, makes_environment=makes_environment
+            ):
+                if order:
+                    self._guardian.agent.send(self._make_order(order))
+                if event:
+                    self._await_event(event)
             self._exchange.post(f"ready.{self._slot}", {})
             self._start_workers()
         except OtherFailedError as error:
@@ -219,28 +225,26 @@ class Start:
             if self._guardian.poll():
                 return
 
-    def _join(self) -> None:
-        """Bring the agents together: node 0 tells where its own listens."""
-        if not self._spec["gang"]:
-            return
-        exchange, listeners = self._exchange, {}
-        if self._spec.get("restart"):
-            own = self._await_event("listener").integer("port", 1, 65535)
-            exchange.post(f"listener.{self._slot}", {"address": self._spec["address"], "port": own})
-            self._await_messages(self._exchange.all_of("listener"))
-            listeners = {"listeners": [self._listener(slot) for slot in range(exchange.task.total)]}
-        if self._slot == 0:
-            exchange.post("hub", {"port": self._await_event("hub").integer("port", 1, 65535)})
-            if listeners:
-                self._guardian.agent.send({"do": "listeners", **listeners})
-            return
-        self._await_messages(["hub"])
-        self._guardian.agent.send({"do": "join", "port": self._port_of("hub"), **listeners})
-        self._await_event("joined")
+    def _post_ports(self) -> None:
+        """Send the other tasks the ports at which this node's agent listens: for the gang, and on node 0 as its hub."""
+        for name, message in (("listener", f"listener.{self._slot}"), ("hub", "hub")):
+            if name in self._events:
+                port = self._event(name).integer("port", 1, 65535)
+                self._exchange.post(message, {"address": self._spec["address"], "port": port})
 
-    def _listener(self, slot: int) -> List[Any]:
+    def _make_order(self, do: StartOrder) -> Order:
+        order: Order = {"do": do}
+        if do != "before" and has_listeners(self._spec):
+            self._await_messages(self._exchange.all_of("listener"))
+            order["listeners"] = [self._listener(slot) for slot in range(self._exchange.task.total)]
+        if do == "join":
+            self._await_messages(["hub"])
+            order["port"] = self._port_of("hub")
+        return order
+
+    def _listener(self, slot: int) -> Tuple[Slot, str, int]:
         message = self._exchange.read(f"listener.{slot}")
-        return [slot, message.text("address", 15), message.integer("port", 1, 65535) or 0]
+        return Slot(slot), message.text("address", 15), message.integer("port", 1, 65535) or 0
 
     def _port_of(self, name: str) -> int:
         return self._exchange.read(name).integer("port", 1, 65535) or 0

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from slurm_jobs import RUN, FakeStream, make_job, make_spec
 
 from clusterctl.node.slurm import queue, states
 from clusterctl.node.slurm.commands import Finished, QueuedJob
-from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
+from clusterctl.node.slurm.job_files import JobFiles, write_object
 from clusterctl.node.slurm.states import SlurmJob
 
-RUN = "j-20261123T070000-abcd"
-SPEC = {"run": RUN, "job": "j", "node": "any", "node_rank": 0, "nnodes": 1, "attempt": 1}
+SPEC = {**make_spec("any", 0), "nnodes": 1}
 FOREVER = 1000.0  # seconds
 
 
@@ -36,32 +36,10 @@ class Clock:
             self._events.pop(moment)()
 
 
-class FakeStream:
-    """A client that stays and keeps what is sent to it."""
-
-    ended = False
-
-    def __init__(self) -> None:
-        self.answers: list[Any] = []
-
-    def read_available(self) -> list[Any]:
-        """It sends nothing."""
-        return []
-
-    def answer(self, value: Any) -> None:
-        """Keep an answer."""
-        self.answers.append(value)
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> JobFiles:
     """The folder of a job that was submitted."""
-    folder = tmp_path / "runs" / RUN / PART
-    folder.mkdir(parents=True)
-    job = JobFiles(str(folder))
-    write_object(job.job, {"job": "4711"})
-    write_object(job.template, {"requeue": False, "spec": SPEC})
-    return job
+    return make_job(tmp_path)
 
 
 @pytest.mark.parametrize(("state", "shown"), [("PENDING", "SUBMITTED"), ("RUNNING", "PREPARING")])

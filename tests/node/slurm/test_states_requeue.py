@@ -9,42 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slurm_jobs import NUMBER, make_job, make_spec
 
 from clusterctl.node.slurm import queue, states
 from clusterctl.node.slurm.commands import QueuedJob
-from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
+from clusterctl.node.slurm.job_files import JobFiles, write_object
 from clusterctl.node.slurm.spec import Member, continue_spec, stop_by_slurm
 from clusterctl.node.slurm.states import SlurmJob, archive_old_parts, query_jobs, read_earlier, states_of
 from clusterctl.node.state.run_record import new_state
 from clusterctl.protocol.run_paths import RunPaths
 
-RUN = "j-20261123T070000-abcd"
 STOPPED = stop_by_slurm("4711", 3.0, None)["reason"]
-
-
-def make_spec(node: str, slot: int) -> Any:
-    """Give the part of a spec that a record begins with."""
-    return {
-        "run": RUN,
-        "job": "j",
-        "node": node,
-        "node_rank": slot,
-        "nnodes": 2,
-        "attempt": 1,
-        "world_size": 2,
-    }
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> JobFiles:
     """The folder of a job that Slurm may start again, with two parts that Slurm has ended."""
-    folder = tmp_path / "runs" / RUN / PART
-    folder.mkdir(parents=True)
-    job = JobFiles(str(folder))
-    write_object(job.job, {"job": "4711"})
-    write_object(job.template, {"requeue": True, "spec": make_spec("any", 0)})
+    job = make_job(tmp_path, requeue=True)
     for slot, node in enumerate(("gpu01", "gpu02")):
-        part = folder.parent / f"{slot}-{node}"
+        part = Path(job.run_folder) / f"{slot}-{node}"
         part.mkdir()
         paths = RunPaths(str(part))
         write_object(paths.spec, make_spec(node, slot))
@@ -70,8 +53,8 @@ def rank_record(rank: int) -> dict[str, Any]:
 
 def query(files: JobFiles, monkeypatch: pytest.MonkeyPatch, state: str) -> Any:
     """Give the states as the login node lists them while Slurm has the job in this state."""
-    monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", state, "BeginTime")})
-    return states_of(query_jobs([SlurmJob(files, "4711")])[0])
+    monkeypatch.setattr(states, "query_queue", lambda _: {NUMBER: QueuedJob(NUMBER, state, "BeginTime")})
+    return states_of(query_jobs([SlurmJob(files, NUMBER)])[0])
 
 
 @pytest.mark.parametrize(
@@ -119,7 +102,7 @@ def test_a_next_start_that_is_being_checked_is_the_next_attempt(
     start.mkdir(parents=True)
     (checked,) = query(files, monkeypatch, "RUNNING")
     assert (checked["state"], checked["attempt"]) == ("PREPARING", 2)
-    resolved = states.resolve(files.part_folders()[0], SlurmJob(files, "4711"))
+    resolved = states.resolve(files.part_folders()[0], SlurmJob(files, NUMBER))
     assert resolved is not None and resolved["state"] == ("LOST" if last == "RUNNING" else last)
 
     write_object(str(start / "failed"), {"node": "", "text": "the checks failed: CC-TORCH-001 on gpu01"})
@@ -141,7 +124,7 @@ def test_agents_that_were_killed_ended_too(files: JobFiles, monkeypatch: pytest.
     write_object(RunPaths(part).state, {**state, "state": "RUNNING", "reason": ""})
     (listed,) = query(files, monkeypatch, "PENDING")
     assert listed["state"] == "SUBMITTED"
-    job = SlurmJob(files, "4711", QueuedJob("4711", "PENDING"))
+    job = SlurmJob(files, NUMBER, QueuedJob(NUMBER, "PENDING"))
     resolved = states.resolve(part, job)
     assert resolved is not None and (resolved["state"], resolved["reason"][:16]) == (
         "LOST",
@@ -200,6 +183,6 @@ def test_a_node_that_the_others_have_lost_is_lost_before_slurm_notices(
         beat.parent.mkdir(parents=True)
         beat.touch()
         os.utime(beat, (time.time() - silent,) * 2)
-    found = states.resolve(str(own), SlurmJob(files, "4711"))
+    found = states.resolve(str(own), SlurmJob(files, NUMBER))
     assert found is not None
     assert (found["state"], "silent" in found["reason"]) == (state, state == "LOST")

@@ -7,40 +7,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from slurm_jobs import NUMBER, RUN, FakeStream, make_job
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import queue, states, task
 from clusterctl.node.slurm.commands import Finished, QueuedJob, Settings
-from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
+from clusterctl.node.slurm.job_files import PART, read_object
 from clusterctl.node.verbs import slurm
 from clusterctl.plans.slurm.submission import render_script
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 
-RUN = "j-20261123T070000-abcd"
 SCRIPT = render_script(Job(name="j", file="", script="t.py"), Node(name="login", index=0, host="login"))
 TIMEOUT = VerbError("CC-SLURM-004", "sbatch did not end within 60 s")
-
-
-class FakeStream:
-    """Keeps what is answered."""
-
-    def __init__(self) -> None:
-        self.answers: list[Any] = []
-
-    def answer(self, value: Any) -> None:
-        """Keep an answer."""
-        self.answers.append(value)
-
-
-def make_job(workdir: Path) -> JobFiles:
-    """Make the folder of a job that was submitted."""
-    folder = workdir / "runs" / RUN / PART
-    folder.mkdir(parents=True)
-    files = JobFiles(str(folder))
-    Path(files.secrets).write_text("{}")
-    write_object(files.job, {"job": "4711"})
-    return files
 
 
 def run_submit(
@@ -78,18 +57,13 @@ def run_submit(
 def test_a_submission_that_fails_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any
 ) -> None:
-    """Slurm may have taken the job all the same: its script then finds no folder."""
-    with pytest.raises((VerbError, KeyboardInterrupt)):
-        run_submit(tmp_path, monkeypatch, outcome)
-    assert not list((tmp_path / "runs").iterdir())
-
-
-def test_a_submission_that_times_out_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its name: its number is not known."""
+    """Slurm may have taken the job: its script finds no folder, and after a timeout it is cancelled by its name."""
     called: list[list[str]] = []
-    with pytest.raises(VerbError, match="60 s"):
-        run_submit(tmp_path, monkeypatch, TIMEOUT, called)
-    assert called == [["sbatch", "--parsable"], ["scancel", f"--name={RUN}"]]
+    with pytest.raises((VerbError, KeyboardInterrupt)):
+        run_submit(tmp_path, monkeypatch, outcome, called)
+    assert not list((tmp_path / "runs").iterdir())
+    cancelled = [["scancel", f"--name={RUN}"]] if outcome is TIMEOUT else []
+    assert called == [["sbatch", "--parsable"], *cancelled]
 
 
 def test_a_submission_has_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,11 +102,8 @@ def test_a_script_writes_its_number_and_removes_the_secrets(tmp_path: Path) -> N
     job = states.read_job(files)
     assert (job.number, job.cluster) == ("4711", "hpc")
     assert read_object(files.ended).integer("status") == 3
-    assert sorted(path.name for path in Path(files.folder).iterdir()) == [
-        "ended.json",
-        "exchange",
-        "job.json",
-    ]
+    left = ["ended.json", "exchange", "job.json", "template.json"]
+    assert sorted(path.name for path in Path(files.folder).iterdir()) == left
 
 
 @pytest.mark.parametrize(
@@ -158,32 +129,25 @@ def test_a_cancelled_job_has_no_secrets(tmp_path: Path, monkeypatch: pytest.Monk
     assert not Path(files.secrets).exists()
 
 
-def test_a_task_that_fails_removes_the_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then no other node starts."""
-    files = make_job(tmp_path)
-    variables = {"PROCID": "0", "STEP_NUM_TASKS": "1", "JOB_ID": "4711"}
-    for name, value in variables.items():
-        monkeypatch.setenv(f"SLURM_{name}", value)
-    monkeypatch.setenv("SLURMD_NODENAME", "gpu01")
-    with pytest.raises(SystemExit):
-        task.main([files.folder])  # there is no template
-    assert not Path(files.secrets).exists()
-    assert "missing" in states.first_failure(files)
-
-
-def test_a_task_that_fails_keeps_the_secrets_of_a_job_that_slurm_may_start_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_task_that_fails_removes_the_secrets_unless_slurm_may_start_the_job_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool
 ) -> None:
-    """As when node 0 is lost while the others start: the next start reads them."""
-    files = make_job(tmp_path)
-    write_object(files.template, {"requeue": True})
-    for name, value in {"PROCID": "0", "STEP_NUM_TASKS": "1", "JOB_ID": "4711"}.items():
-        monkeypatch.setenv(f"SLURM_{name}", value)
-    monkeypatch.setenv("SLURMD_NODENAME", "gpu01")
+    """Then no other node starts; or the next start reads them, as when node 0 is lost while the others start."""
+    files = make_job(tmp_path, requeue=requeue)
+    variables = {
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NUM_TASKS": "1",
+        "SLURM_JOB_ID": NUMBER,
+        "SLURMD_NODENAME": "gpu01",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(task, "run_part", lambda *_: (_ for _ in ()).throw(task.SlurmError("node 0 is lost")))
     with pytest.raises(SystemExit):
         task.main([files.folder])
-    assert Path(files.secrets).exists()
+    assert Path(files.secrets).exists() is requeue
+    assert "node 0 is lost" in states.first_failure(files)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +157,8 @@ def test_a_job_that_is_about_to_go_back_into_the_queue_is_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool, called: list[str], number: str
 ) -> None:
     """Slurm ends its processes as those of one that has ended; after a `stop` it must not begin again."""
-    files, stream, commands = make_job(tmp_path), FakeStream(), list[str]()
-    write_object(files.template, {"requeue": requeue})
+    make_job(tmp_path, requeue=requeue)
+    stream, commands = FakeStream(), list[str]()
     monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", "COMPLETING")})
     already = Finished(1, "", "scancel: error: Kill job error on job id 4711: Job/step already completing")
     monkeypatch.setattr(slurm, "run_program", lambda argv: (commands.extend(argv), already)[1])

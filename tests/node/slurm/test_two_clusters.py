@@ -6,28 +6,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from slurm_jobs import NUMBER, make_job
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import clean, states
 from clusterctl.node.slurm.commands import QueuedJob, Settings
-from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
 from clusterctl.node.slurm.states import SlurmJob, find_jobs, query_jobs, states_of
 from clusterctl.node.verbs import slurm
 
 OURS, THEIRS = "a-20261123T070000-abcd", "b-20261123T070000-abcd"
-NUMBER = "4711"
 
 
 @pytest.fixture
 def workdir(tmp_path: Path) -> Path:
     """A work directory with a run of each cluster, whose jobs have the same number."""
     for run, cluster in ((OURS, "here"), (THEIRS, "there")):
-        folder = tmp_path / "runs" / run / PART
-        folder.mkdir(parents=True)
-        files = JobFiles(str(folder))
-        write_object(files.job, {"job": NUMBER, "cluster": cluster})
-        write_object(files.template, {"requeue": False, "spec": {"run": run, "job": "j", "nnodes": 1}})
-        write_object(files.secrets, {})
+        make_job(tmp_path, run, cluster=cluster)
     return tmp_path
 
 
