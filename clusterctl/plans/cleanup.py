@@ -20,6 +20,7 @@ from clusterctl.protocol.messages.record import Reading, integer, named
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.nodeset import group_values
 from clusterctl.translation import to_translate, tr
 
 KEEP = 10  # newest runs of each job
@@ -102,9 +103,7 @@ def plan_cleanup(
     stored_runs: Iterable[StoredRun], policy: RetentionPolicy, user: Owner | None
 ) -> CleanupPlan:
     """Decide about every part; with `user` only about one's own runs."""
-    by_run: dict[RunId, list[StoredRun]] = {}
-    for stored in stored_runs:
-        by_run.setdefault(stored.run_id, []).append(stored)
+    by_run = group_values((stored.run_id, stored) for stored in stored_runs)
     newer_counts = _count_newer(by_run)
     removals: list[tuple[StoredRun, str]] = []
     kept: list[tuple[StoredRun, str]] = []
@@ -136,12 +135,12 @@ def _count_newer(by_run: Mapping[RunId, list[StoredRun]]) -> dict[RunId, int]:
 
     Runs that a node makes up crowd out none but its own.
     """
-    runs_by_job: dict[tuple[str, str, str], list[tuple[float, RunId]]] = {}
-    for run_id, stored_runs in by_run.items():
-        for stored in stored_runs:
-            if stored.state:
-                key = (stored.node, stored.state.job, stored.state.launched_id or stored.state.launched_by)
-                runs_by_job.setdefault(key, []).append((stored.state.submitted, run_id))
+    runs_by_job = group_values(
+        ((stored.node, state.job, state.launched_id or state.launched_by), (state.submitted, run_id))
+        for run_id, stored_runs in by_run.items()
+        for stored in stored_runs
+        if (state := stored.state)
+    )
     newer_counts: dict[RunId, int] = {}
     for runs in runs_by_job.values():
         for count, (_, run_id) in enumerate(sorted(runs, reverse=True)):

@@ -6,11 +6,11 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from clusterctl.errors import ClusterctlError, InvalidValueError
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.framework import join_items, join_parts
 from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
 from clusterctl.plans.facts.untrusted import clean_text, read_clean_many
@@ -19,7 +19,7 @@ from clusterctl.protocol.messages.facts import Address, Facts, FoundPython, Nic
 from clusterctl.protocol.messages.record import MAX_ITEMS
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.render import DiscoveredNode
-from clusterctl.specs.values import parse_nic, parse_python
+from clusterctl.specs.values import accepts, parse_nic, parse_python
 from clusterctl.translation import tr, trn
 
 ACTIVE = "python3"  # what runs where the inventory names no Python
@@ -81,18 +81,11 @@ def _describe_failure(error: ClusterctlError) -> DiscoveredNode:
 def _list_candidates(facts: Facts) -> Iterator[CandidateAddress]:
     """List where training could go: NICs that are on and linked, without loopback and the bridges of containers."""
     for nic in facts.nics:
-        usable = nic.running and nic.kind != "loopback" and _is_valid_nic_name(nic.name or "")
+        usable = nic.running and nic.kind != "loopback" and accepts(parse_nic, nic.name or "")
         for address in nic.addresses if usable else ():
             network = _network_of(address)
             if network is not None and not (nic.name or "").startswith(SIDE_NETWORKS):
                 yield CandidateAddress(nic, nic.name or "", address.ip or "", network)
-
-
-def _is_valid_nic_name(name: str) -> bool:
-    try:
-        return parse_nic(name) == name
-    except InvalidValueError:
-        return False
 
 
 def _network_of(address: Address) -> IPv4Network | None:
@@ -269,12 +262,10 @@ def parse_pythons(raw_pythons: object, raw_modules: object) -> FoundPythons:
 
 def _is_usable(python: FoundPython) -> bool:
     """Whether the path can stand in an inventory, and the versions are some."""
-    try:
-        path = parse_python(python.path or "")
-    except InvalidValueError:
-        return False
+    path = python.path or ""
     versions = (python.version or "", *([python.torch] if python.torch is not None else []))
-    return bool(_PATH.fullmatch(path)) and len(path) <= MAX_PATH and all(map(_VERSION.fullmatch, versions))
+    usable = accepts(parse_python, path) and bool(_PATH.fullmatch(path)) and len(path) <= MAX_PATH
+    return usable and all(map(_VERSION.fullmatch, versions))
 
 
 def choose_pythons(facts: Mapping[str, Facts], found: Mapping[str, FoundPythons]) -> PythonChoice:
@@ -284,11 +275,11 @@ def choose_pythons(facts: Mapping[str, Facts], found: Mapping[str, FoundPythons]
     the same on all nodes, Pythons of one version are chosen, from which equal environments can be made.
     """
     options = {name: _options(facts[name], found.get(name, FoundPythons())) for name in facts}
-    torch = _most_common_torch(options)
+    torch = _most_common(options, lambda one: one.torch)
     having = {name: [one for one in own if torch and one.torch == torch] for name, own in options.items()}
     without = tuple(name for name, own in having.items() if not own)
     candidates = options if without else having
-    version = _most_common_version(candidates)
+    version = _most_common(candidates, lambda one: one.version)
     pythons = {name: _prefer(own, version, torch) for name, own in candidates.items()}
     return PythonChoice(pythons, torch, without)
 
@@ -299,17 +290,14 @@ def _options(facts: Facts, found: FoundPythons) -> list[FoundPython]:
     return [FoundPython(path=ACTIVE, version=version, torch=facts.torch.version), *found.pythons]
 
 
-def _most_common_torch(options: Mapping[str, Sequence[FoundPython]]) -> str | None:
-    counts = Counter(torch for own in options.values() for torch in {one.torch for one in own} if torch)
-    active = Counter(own[0].torch for own in options.values())
-    return max(counts, key=lambda torch: (counts[torch], active[torch], _numbers(torch)), default=None)
-
-
-def _most_common_version(options: Mapping[str, Sequence[FoundPython]]) -> str | None:
-    counts = Counter(version for own in options.values() for version in {one.version for one in own})
-    active = Counter(own[0].version for own in options.values() if own)
+def _most_common(
+    options: Mapping[str, Sequence[FoundPython]], version_of: Callable[[FoundPython], str | None]
+) -> str | None:
+    """Return the version that most nodes have; of several that of `python3`, then the newest."""
+    counts = Counter(version for own in options.values() for version in set(map(version_of, own)) if version)
+    active = Counter(version_of(own[0]) for own in options.values() if own)
     return max(
-        counts, key=lambda version: (counts[version], active[version], _numbers(version or "")), default=None
+        counts, key=lambda version: (counts[version], active[version], _numbers(version)), default=None
     )
 
 

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from clusterctl.plans.diagnose.hang import TIME_LIMIT, KeptDiagnosis
 from clusterctl.plans.launch.template import make_template, quote_template
-from clusterctl.plans.runs.documents import HooksEntry, NotifyEntry, OnEndEntry
+from clusterctl.plans.runs.documents import HooksEntry
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending
 from clusterctl.protocol.run_id import RunId
@@ -24,7 +24,7 @@ from clusterctl.protocol.states import RUNNING, STALLED, STOPPED, SUCCEEDED, TIM
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify, OnEnd
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, plural, render_duration
 from clusterctl.translation import english_of, tr
 
@@ -131,25 +131,22 @@ def _render_when(when: Sequence[str]) -> str:
 def hooks_to_json(on_end: OnEnd | None, notify: Sequence[Notify]) -> HooksEntry:
     """Return their part of `launch --dry-run --json`."""
     return {
-        "on_end": None if on_end is None else _on_end_to_json(on_end),
-        "notify": [_notify_to_json(entry) for entry in notify],
-    }
-
-
-def _on_end_to_json(on_end: OnEnd) -> OnEndEntry:
-    return {
-        "command": list(on_end.command),
-        "when": list(on_end.when),
-        "time_limit": on_end.time_limit,
-    }
-
-
-def _notify_to_json(entry: Notify) -> NotifyEntry:
-    return {
-        "to": entry.to,
-        "url_from": entry.url_from,
-        "secret_from": entry.secret_from,
-        "when": list(entry.when),
+        "on_end": None
+        if on_end is None
+        else {
+            "command": list(on_end.command),
+            "when": list(on_end.when),
+            "time_limit": on_end.time_limit,
+        },
+        "notify": [
+            {
+                "to": entry.to,
+                "url_from": entry.url_from,
+                "secret_from": entry.secret_from,
+                "when": list(entry.when),
+            }
+            for entry in notify
+        ],
     }
 
 
@@ -208,9 +205,7 @@ def _render_cause(verdict: Verdict) -> list[str]:
         return [f"cause: {location}, {render_ending(failure)}" + (f": {exception}" if exception else "")]
     if verdict.state == SUCCEEDED:
         return []
-    groups: dict[str, list[str]] = {}
-    for name, reason in verdict.reasons.items():
-        groups.setdefault(reason, []).append(name)
+    groups = group_values((reason, name) for name, reason in verdict.reasons.items())
     return [f"{fold_names(names)}: {reason}" for reason, names in groups.items()][:3]
 
 

@@ -176,11 +176,8 @@ def group_values(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 def fold_names(names: Iterable[str]) -> str:
     """Write names as short as a pattern can: gpu01, gpu02, gpu03, gpu07, x becomes gpu[01-03,07],x."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for name in dict.fromkeys(names):
-        match = _NUMBERED.fullmatch(name)
-        prefix, number, suffix = match.groups() if match else (name, "", "")
-        groups.setdefault((prefix, suffix), []).append(number)
+    parts = (_split_number(name) for name in dict.fromkeys(names))
+    groups = group_values(((prefix, suffix), number) for prefix, number, suffix in parts)
     return ",".join(
         text
         for (prefix, suffix), numbers in groups.items()
@@ -188,12 +185,16 @@ def fold_names(names: Iterable[str]) -> str:
     )
 
 
+def _split_number(name: str) -> tuple[str, str, str]:
+    match = _NUMBERED.fullmatch(name)
+    return (match[1], match[2], match[3]) if match else (name, "", "")
+
+
 def _fold_numbers(prefix: str, numbers: list[str], suffix: str) -> Iterator[str]:
     padded_widths = {len(number) for number in numbers if number.startswith("0")}
-    by_width: dict[int, list[int]] = {}
-    for number in filter(None, numbers):
-        width = len(number) if len(number) in padded_widths else 1
-        by_width.setdefault(width, []).append(int(number))
+    by_width = group_values(
+        (len(number) if len(number) in padded_widths else 1, int(number)) for number in numbers if number
+    )
     if "" in numbers:
         yield prefix + suffix
     for width, members in by_width.items():

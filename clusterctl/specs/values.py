@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 from pathlib import PurePosixPath
@@ -26,6 +27,15 @@ _RESERVED_PREFIXES = (*CLEARED_PREFIXES, "GROUP_", "ROLE_", "CLUSTERCTL_")
 _RESERVED_NAMES = tuple(name for name in CLEARED_NAMES if not name.startswith(_RESERVED_PREFIXES))
 
 FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFIXES)}){ENV_PATTERN}"
+
+
+def accepts(parse: Callable[[str], object], text: str) -> bool:
+    """Return whether a parser takes a text."""
+    try:
+        parse(text)
+    except InvalidValueError:
+        return False
+    return True
 
 
 def parse_text(text: str) -> str:

@@ -21,7 +21,7 @@ from clusterctl.plans.checks.framework import (
     ssh_to,
 )
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -66,10 +66,9 @@ def _render_error(error: ClusterctlError) -> str:
 
 def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
     failed = dict(_list_failed(context, code))
-    groups: dict[str, list[Node]] = {}
-    for node in context.nodes:
-        if node.name in failed:
-            groups.setdefault(_generalize_fix(node, failed[node.name].fix), []).append(node)
+    groups = group_values(
+        (_generalize_fix(node, failed[node.name].fix), node) for node in context.nodes if node.name in failed
+    )
     for first, *others in groups.values():
         fix, other_names = failed[first.name].fix, fold_names(node.name for node in others)
         differs = any(failed[node.name].fix != fix for node in others)

@@ -143,10 +143,13 @@ def _find_pairs(
 
 @check("CC-NET-030", needs=("wire",))
 def path_is_closed(context: CheckContext) -> Iterator[Hit]:
-    mesh = context.mesh
-    if mesh is not None:
-        for rail in mesh.rails:
-            yield from _find_closed(context, mesh, rail)
+    for mesh, rail in _each_rail(context):
+        yield from _find_closed(context, mesh, rail)
+
+
+def _each_rail(context: CheckContext) -> Iterator[tuple[MeshResult, str]]:
+    if context.mesh is not None:
+        yield from ((context.mesh, rail) for rail in context.mesh.rails)
 
 
 def _find_closed(context: CheckContext, mesh: MeshResult, rail: str) -> Iterator[Hit]:
@@ -360,11 +363,9 @@ LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets la
 
 @check("CC-NET-031", needs=("wire",))
 def large_packets_are_lost(context: CheckContext) -> Iterator[Hit]:
-    mesh = context.mesh
     treated: set[str] = set()
-    if mesh is not None:
-        for rail in mesh.rails:
-            yield from _find_lost_packets(context, mesh, rail, treated)
+    for mesh, rail in _each_rail(context):
+        yield from _find_lost_packets(context, mesh, rail, treated)
 
 
 def _find_lost_packets(
@@ -451,10 +452,8 @@ def _find_training_nic(context: CheckContext, name: str) -> Nic | None:
 
 @check("CC-NET-032", needs=("wire",))
 def path_is_slow(context: CheckContext) -> Iterator[Hit]:
-    mesh = context.mesh
-    if mesh is not None:
-        for rail in mesh.rails:
-            yield from _find_slow(mesh, rail)
+    for mesh, rail in _each_rail(context):
+        yield from _find_slow(mesh, rail)
 
 
 def _find_slow(mesh: MeshResult, rail: str) -> Iterator[Hit]:

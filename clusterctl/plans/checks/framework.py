@@ -10,6 +10,7 @@ Severity, title, reason and fixes of a code are in clusterctl/codes.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from clusterctl.plans.launch.script import JobCode
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, quote_word
 from clusterctl.translation import fill, tr
 
@@ -197,10 +198,7 @@ def compare_nodes(context: CheckContext, value: Callable[[Facts], str | None]) -
 
 def split_votes(values: Mapping[str, str | None]) -> Split | None:
     """Group nodes by value, without those that have none; None if all agree."""
-    groups: dict[str, list[str]] = {}
-    for name, value in values.items():
-        if value:
-            groups.setdefault(value, []).append(name)
+    groups = group_values((value, name) for name, value in values.items() if value)
     if len(groups) < 2:
         return None
     ranked = sorted(groups.items(), key=lambda pair: -len(pair[1]))
@@ -229,6 +227,12 @@ def join_items(items: Iterable[str]) -> str:
 def join_parts(parts: Iterable[str]) -> str:
     """Join parts that may be lists themselves."""
     return tr("; ").join(parts)
+
+
+def parse_version(text: str | None) -> tuple[int, int] | None:
+    """Return the first two numbers of a version."""
+    match = re.search(r"(\d+)\.(\d+)", text or "")
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def first_few(items: Sequence[str], most: int) -> list[str]:
@@ -271,9 +275,7 @@ def _as_arguments(line: str) -> str:
 
 def run_on_each(context: CheckContext, lines: Mapping[str, str]) -> str:
     """Return the commands that run a line of its own on each of the named nodes; equal lines are one command."""
-    names_by_line: dict[str, list[str]] = {}
-    for name, line in lines.items():
-        names_by_line.setdefault(line, []).append(name)
+    names_by_line = group_values((line, name) for name, line in lines.items())
     return "\n".join(run_on_nodes(context.program, names, line) for line, names in names_by_line.items())
 
 

@@ -17,12 +17,14 @@ from clusterctl.plans.checks.framework import (
     join_items,
     join_parts,
     on_node,
+    parse_version,
     split_votes,
 )
 from clusterctl.plans.launch.launchers import count_chosen_gpus, vendor_of, visible_env
 from clusterctl.protocol.messages.facts import Facts, Gpu, GpuState, Xid
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
+from clusterctl.specs.nodeset import group_values
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
 
@@ -360,10 +362,8 @@ def _state_hits(
 ) -> Iterator[Hit]:
     """Report the nodes with such GPUs; GPUs in the same state share one text."""
     for node, facts in context.known:
-        indices_by_text: dict[str, list[str]] = {}
-        for gpu in facts.gpu_health.devices:
-            if is_affected(gpu):
-                indices_by_text.setdefault(describe(gpu), []).append(str(gpu.index))
+        affected = filter(is_affected, facts.gpu_health.devices)
+        indices_by_text = group_values((describe(gpu), str(gpu.index)) for gpu in affected)
         if indices_by_text:
             descriptions = (
                 tr("GPU {indices}: {state}", indices=", ".join(indices), state=text)
@@ -454,11 +454,11 @@ def pcie_is_narrow(context: CheckContext) -> Iterator[Hit]:
 @check("CC-GPU-027", needs=("gpus", "torch"))
 def no_kernels(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
-        cuda = _parse_numbers(facts.torch.cuda)
+        cuda = parse_version(facts.torch.cuda)
         lacking = {
             tr("{gpu} has compute capability {version}", gpu=gpu.name or "GPU", version=gpu.capability)
             for gpu in facts.gpus.devices
-            if cuda and _lacks_kernels(cuda, _parse_numbers(gpu.capability))
+            if cuda and _lacks_kernels(cuda, parse_version(gpu.capability))
         }
         if lacking:
             evidence = tr(
@@ -474,11 +474,6 @@ def _lacks_kernels(cuda: tuple[int, int], capability: tuple[int, int] | None) ->
     if capability is None:
         return False
     return (cuda >= (13, 0) and capability < (7, 5)) or (cuda < (12, 8) and capability >= (10, 0))
-
-
-def _parse_numbers(text: str | None) -> tuple[int, int] | None:
-    match = re.match(r"(\d+)\.(\d+)", text or "")
-    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 @check("CC-GPU-028", needs=("gpu_health",))

@@ -30,6 +30,7 @@ from clusterctl.plans.launch.network import (
 )
 from clusterctl.protocol.messages.facts import Facts, Nic
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.nodeset import group_values
 from clusterctl.translation import tr
 
 # What container engines and VPNs make: up, with an address, but no connection to another node.
@@ -236,13 +237,9 @@ def no_address(context: CheckContext) -> Iterator[Hit]:
 
 @check("CC-NET-008")
 def address_is_shared(context: CheckContext) -> Iterator[Hit]:
-    nodes_of: dict[str, list[str]] = {}
-    for node in context.nodes:
-        ip = context.networks[node.name].ip
-        if ip:
-            nodes_of.setdefault(ip, []).append(node.name)
+    nodes_of = group_values((context.networks[node.name].ip, node.name) for node in context.nodes)
     for ip, names in nodes_of.items():
-        if len(names) > 1:
+        if ip and len(names) > 1:
             lines = _shared_address_fix(context, names, ip)
             yield across_nodes(names, of_nodes(names, ip), "lines" if lines else "", lines=lines)
 

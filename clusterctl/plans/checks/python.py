@@ -18,6 +18,7 @@ from clusterctl.plans.checks.framework import (
     join_parts,
     of_nodes,
     on_node,
+    parse_version,
     pip_install,
     run_on_each,
     run_on_nodes,
@@ -25,6 +26,7 @@ from clusterctl.plans.checks.framework import (
 )
 from clusterctl.plans.launch.launchers import RAY_PORTS
 from clusterctl.protocol.messages.facts import Facts
+from clusterctl.specs.nodeset import group_values
 from clusterctl.specs.text import quote_word
 from clusterctl.translation import tr, trn
 
@@ -173,11 +175,9 @@ def _is_checked_elsewhere(name: str, torch_differs: bool) -> bool:
 def _describe_differences(
     packages_by_node: Mapping[str, Mapping[str, str]], odd: list[str], usual: str, *, with_reference: bool
 ) -> str:
-    names_by_text: dict[str, list[str]] = {}
-    for name in odd:
-        names_by_text.setdefault(
-            describe_difference(packages_by_node[name], packages_by_node[usual]), []
-        ).append(name)
+    names_by_text = group_values(
+        (describe_difference(packages_by_node[name], packages_by_node[usual]), name) for name in odd
+    )
     joined = join_parts(of_nodes(names, text) for text, names in names_by_text.items())
     if not with_reference:
         return joined
@@ -194,14 +194,9 @@ def libc_differs(context: CheckContext) -> Iterator[Hit]:
 @check("CC-PY-017", needs=("platform", "torch"))
 def libc_is_old(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
-        libc, torch = _parse_version(facts.platform.libc), _parse_version(facts.torch.version)
+        libc, torch = parse_version(facts.platform.libc), parse_version(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
             yield on_node(node, join_items([facts.platform.libc or "", f"torch {facts.torch.version}"]))
-
-
-def _parse_version(text: str | None) -> tuple[int, int] | None:
-    match = re.search(r"(\d+)\.(\d+)", text or "")
-    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 NOT_BUILT = "CC-SETUP-010"

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from clusterctl.codes.entry import Severity
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks import (
     access,
@@ -37,7 +36,7 @@ from clusterctl.plans.checks.framework import (
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.nodeset import fold_names, select_nodes
+from clusterctl.specs.nodeset import fold_names, group_values, select_nodes
 from clusterctl.specs.text import find_nearest
 from clusterctl.translation import tr
 
@@ -194,12 +193,13 @@ def _all_hits(
 ) -> Iterable[tuple[Check, str, list[Hit]]]:
     """Yield what each check saw, apart by severity and by the waiver that holds for it."""
     for check in selected:
-        groups: dict[tuple[str, Severity], list[Hit]] = {}
         narrowed = context.with_answers(check.needs)
-        for hit in (hit.with_fix(check.code, narrowed) for hit in check.find(narrowed)):
-            key = selection.waiver_for(check.code, hit.nodes), hit.severity or check.entry.severity
-            groups.setdefault(key, []).append(hit)
-        yield from ((check, waived, hits) for (waived, _), hits in groups.items())
+        hits = (hit.with_fix(check.code, narrowed) for hit in check.find(narrowed))
+        groups = group_values(
+            ((selection.waiver_for(check.code, hit.nodes), hit.severity or check.entry.severity), hit)
+            for hit in hits
+        )
+        yield from ((check, waived, same) for (waived, _), same in groups.items())
 
 
 def _make_finding(check: Check, hits: Sequence[Hit], waived: str, context: CheckContext) -> Finding:
@@ -223,9 +223,9 @@ def join_evidence(hits: Sequence[Hit]) -> str:
 
 def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Yield texts with their nodes; many that differ in numbers alone become one."""
-    texts_by_shape: dict[str, list[str]] = {}
-    for text, names in names_by_text.items():
-        texts_by_shape.setdefault(NUMBER.sub("0", text) if names else text, []).append(text)
+    texts_by_shape = group_values(
+        (NUMBER.sub("0", text) if names else text, text) for text, names in names_by_text.items()
+    )
     for texts in texts_by_shape.values():
         if len(texts) <= MOST_ALIKE:
             yield from ((text, names_by_text[text]) for text in texts)

@@ -17,7 +17,7 @@ from clusterctl.plans.checks.system import (
 )
 from clusterctl.protocol.messages.facts import Checkpoint, Disk, Facts
 from clusterctl.protocol.run_paths import WorkdirPaths
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
@@ -288,9 +288,7 @@ def checkpoint_is_scattered(context: CheckContext) -> Iterator[Hit]:
     parts = {node.name: one if one.path == newest.path else Checkpoint() for node, one in found}
     if len({(one.names, one.parts) for one in parts.values()}) == 1:
         return  # a shared disk, or gathered
-    groups: dict[str, list[str]] = {}
-    for name, one in parts.items():
-        groups.setdefault(_render_checkpoint(one), []).append(name)
+    groups = group_values((_render_checkpoint(one), name) for name, one in parts.items())
     held = "; ".join(f"{fold_names(names)}: {text}" for text, names in groups.items())
     outputs = WorkdirPaths(found[0][0].workdir).outputs
     source = f"{fold_names(list(parts))}:{outputs}/{context.job.name}/{newest.path}"

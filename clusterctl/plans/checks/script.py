@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -61,9 +61,21 @@ def list_scripts(job: Job, paths: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in paths_in_words if path in paths))
 
 
-def _code_of(context: CheckContext) -> tuple[Job, JobCode] | None:
-    code = context.local_facts.code
-    return None if context.job is None or code is None else (context.job, code)
+CodeFinder = Callable[[CheckContext, Job, JobCode], Iterator[Hit]]
+
+
+def _check_code(code: str) -> Callable[[CodeFinder], CodeFinder]:
+    """Register a check of the job's code, which is made where the code is known."""
+
+    def register(find: CodeFinder) -> CodeFinder:
+        def find_hits(context: CheckContext) -> Iterator[Hit]:
+            if context.job is not None and context.local_facts.code is not None:
+                yield from find(context, context.job, context.local_facts.code)
+
+        check(code)(find_hits)
+        return find
+
+    return register
 
 
 def _report(context: CheckContext, evidence: str, case: str = "", /, **facts: object) -> Hit:
@@ -71,13 +83,11 @@ def _report(context: CheckContext, evidence: str, case: str = "", /, **facts: ob
     return across_nodes([node.name for node in context.nodes], evidence, case, **facts)
 
 
-@check("CC-CODE-001")
-def local_rank_is_not_passed(context: CheckContext) -> Iterator[Hit]:
-    known = _code_of(context)
-    if known is None or known[0].launcher not in ("torchrun", "launch"):
-        return
-    job, option = known[0], known[1].use.local_rank_option
-    if option is None or option.find_value(job.args) is not None:
+@_check_code("CC-CODE-001")
+def local_rank_is_not_passed(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
+    option = code.use.local_rank_option
+    launched = job.launcher in ("torchrun", "launch")
+    if not launched or option is None or option.find_value(job.args) is not None:
         return
     passes = job.launcher == "launch" and not job.use_env
     if passes and LOCAL_RANK_OPTIONS[1] in option.names:
@@ -86,13 +96,9 @@ def local_rank_is_not_passed(context: CheckContext) -> Iterator[Hit]:
     yield _report(context, str(option.line), "launch" if passes else "", line=line)
 
 
-@check("CC-CODE-002")
-def workers_are_started_twice(context: CheckContext) -> Iterator[Hit]:
-    known = _code_of(context)
-    if known is None or known[0].is_single_process:
-        return
-    job, code = known
-    spawn = starts_workers(code.use, job)
+@_check_code("CC-CODE-002")
+def workers_are_started_twice(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
+    spawn = None if job.is_single_process else starts_workers(code.use, job)
     if spawn is not None:
         evidence = tr("{place} calls torch.multiprocessing.spawn", place=spawn.line)
         args = node_args(code.use)
@@ -100,9 +106,9 @@ def workers_are_started_twice(context: CheckContext) -> Iterator[Hit]:
         yield _report(context, evidence, case, line=render_args(merge_args(job.args, args)))
 
 
-@check("CC-CODE-003")
-def address_is_of_another_machine(context: CheckContext) -> Iterator[Hit]:
-    for job, code, address in _addresses(context):
+@_check_code("CC-CODE-003")
+def address_is_of_another_machine(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
+    for address in list_addresses(code.use, job):
         host = _host_of(address)
         if host and _is_elsewhere(context, host, code.nnodes):
             first = context.nodes[0]
@@ -116,18 +122,12 @@ def address_is_of_another_machine(context: CheckContext) -> Iterator[Hit]:
             yield _with_way_out(context, job, code, address, evidence)
 
 
-@check("CC-CODE-004")
-def address_has_no_scheme(context: CheckContext) -> Iterator[Hit]:
-    for job, code, address in _addresses(context):
+@_check_code("CC-CODE-004")
+def address_has_no_scheme(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
+    for address in list_addresses(code.use, job):
         if not address.is_master_addr and "://" not in address.value:
             evidence = tr("{subject}: {text}", subject=_locate(job, address), text=address.value)
             yield _with_way_out(context, job, code, address, evidence)
-
-
-def _addresses(context: CheckContext) -> Iterator[tuple[Job, JobCode, Address]]:
-    known = _code_of(context)
-    if known is not None:
-        yield from ((*known, address) for address in list_addresses(known[1].use, known[0]))
 
 
 def _locate(job: Job, address: Address) -> str:
@@ -174,34 +174,27 @@ def _is_elsewhere(context: CheckContext, host: str, nnodes: int) -> bool:
     return nnodes > 1 if address.is_loopback or address.is_unspecified else True
 
 
-@check("CC-CODE-005")
-def six_is_gone(context: CheckContext) -> Iterator[Hit]:
-    known = _code_of(context)
-    if known and known[1].use.six:
-        lines = dict.fromkeys(map(str, known[1].use.six))
+@_check_code("CC-CODE-005")
+def six_is_gone(context: CheckContext, _: Job, code: JobCode) -> Iterator[Hit]:
+    if code.use.six:
+        lines = dict.fromkeys(map(str, code.use.six))
         yield _report(
             context, join_items([*list(lines)[:MOST_LINES], *(["..."] if len(lines) > MOST_LINES else [])])
         )
 
 
-@check("CC-CODE-006")
-def rank_is_not_passed(context: CheckContext) -> Iterator[Hit]:
-    known = _code_of(context)
-    if known is None or known[0].runs_on_head or known[0].command or known[1].nnodes < 2:
-        return
-    job, code = known
+@_check_code("CC-CODE-006")
+def rank_is_not_passed(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
     option = code.use.option_of("rank")
+    if job.runs_on_head or job.command or code.nnodes < 2:
+        return
     if option is not None and not code.use.spawns and option.find_value(job.args) is None:
         line = render_args(merge_args(job.args, node_args(code.use)))
         yield _report(context, str(option.line), line=line)
 
 
-@check("CC-RUN-050")
-def nothing_distinguishes_the_nodes(context: CheckContext) -> Iterator[Hit]:
-    known = _code_of(context)
-    if known is None:
-        return
-    job, code = known
+@_check_code("CC-RUN-050")
+def nothing_distinguishes_the_nodes(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
     names = find_unaware(job, code)
     if names:
         evidence = trn(
@@ -240,14 +233,12 @@ def find_unaware(job: Job, code: JobCode) -> tuple[str, ...]:
     return tuple(names)
 
 
-@check("CC-RUN-052")
-def module_is_below_src(context: CheckContext) -> Iterator[Hit]:
-    known = _code_of(context)
-    if known is None or known[0].module is None or "PYTHONPATH" in known[0].env:
+@_check_code("CC-RUN-052")
+def module_is_below_src(context: CheckContext, job: Job, code: JobCode) -> Iterator[Hit]:
+    if job.module is None or "PYTHONPATH" in job.env:
         return
-    job, paths = known[0], known[1].paths
-    module = (job.module or "").replace(".", "/")
+    module = job.module.replace(".", "/")
     files = (f"{module}.py", f"{module}/__main__.py")
-    found = [f"src/{file}" for file in files if f"src/{file}" in paths]
-    if found and not any(file in paths for file in files):
+    found = [f"src/{file}" for file in files if f"src/{file}" in code.paths]
+    if found and not any(file in code.paths for file in files):
         yield _report(context, tr("module {module} is {path}", module=job.module, path=found[0]))

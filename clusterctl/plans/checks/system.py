@@ -24,6 +24,7 @@ from clusterctl.protocol.messages.environment import is_cleared
 from clusterctl.protocol.messages.facts import Facts, LockHolder
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
+from clusterctl.specs.nodeset import group_values
 from clusterctl.translation import to_translate, tr, trn
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -72,13 +73,12 @@ def same_machine(context: CheckContext) -> Iterator[Hit]:
 
 
 def _same_machines(context: CheckContext) -> Iterator[Hit]:
-    nodes_of: dict[tuple[str, str, str], list[str]] = {}
-    for node, facts in context.known:
-        if facts.machine.boot_id and facts.machine.hostname:
-            identity = (facts.machine.hostname, facts.machine.boot_id, facts.environment.get(NCCL_HOSTID, ""))
-            nodes_of.setdefault(identity, []).append(node.name)
-    for (hostname, _, _), names in nodes_of.items():
-        if len(names) > 1:
+    nodes_of = group_values(
+        ((facts.machine.hostname, facts.machine.boot_id, facts.environment.get(NCCL_HOSTID)), node.name)
+        for node, facts in context.known
+    )
+    for (hostname, boot_id, _), names in nodes_of.items():
+        if hostname and boot_id and len(names) > 1:
             evidence = of_nodes(names, tr("hostname {host}, same boot", host=hostname))
             yield across_nodes(names, evidence, last=names[-1])
 

@@ -14,6 +14,7 @@ from clusterctl.plans.checks.framework import (
     compare_nodes,
     join_parts,
     on_node,
+    parse_version,
     pip_install,
     run_on_each,
 )
@@ -147,8 +148,7 @@ def _package_version(facts: Facts, prefix: str) -> str | None:
 @check("CC-TORCH-005", needs=("torch",))
 def torch_is_old(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
-        match = re.match(r"(\d+)\.(\d+)", facts.torch.version or "")
-        if match and (int(match.group(1)), int(match.group(2))) < OLDEST_TORCH:
+        if (parse_version(facts.torch.version) or OLDEST_TORCH) < OLDEST_TORCH:
             yield on_node(node, facts.torch.version or "", command=_install_torch(node, facts, None))
 
 

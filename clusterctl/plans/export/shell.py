@@ -30,7 +30,7 @@ from clusterctl.plans.launch.template import (
 from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Hook, Job, Restart
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.placeholders import MEANINGS, Placeholder, parse_template
 from clusterctl.specs.text import command_line, quote_word, render_duration
 from clusterctl.translation import tr
@@ -133,10 +133,10 @@ def render_node_settings(export: Export) -> list[str]:
         values = {own[key] for own in settings.values()}
         if len(values) == 1:
             shared[key] = values.pop()
-    groups: dict[str, list[str]] = {}
-    for name, own in settings.items():
-        different = {key: value for key, value in own.items() if value != shared[key]}
-        groups.setdefault(_assignments(different), []).append(name)
+    groups = group_values(
+        (_assignments({key: value for key, value in own.items() if value != shared[key]}), name)
+        for name, own in settings.items()
+    )
     cases = [
         f"    {'|'.join(map(quote_word, names))}) {words} ;;" for words, names in groups.items() if words
     ]
@@ -183,11 +183,9 @@ def count_workers(export: Export) -> int | None:
 
 def render_activate(export: Export) -> list[str]:
     """Write the function that runs a node's `activate`, if any node has one."""
-    groups: dict[str, list[str]] = {}
-    for member in export.members:
-        text = export.job.activate or member.node.activate
-        if text:
-            groups.setdefault(text, []).append(member.name)
+    groups = group_values(
+        (member.node.activate, member.name) for member in export.members if member.node.activate
+    )
     if export.job.activate:
         lines = [export.job.activate]
     elif len(groups) == 1 and len(next(iter(groups.values()))) == len(export.members):
@@ -246,18 +244,34 @@ def render_run_job(export: Export, program_lines: Sequence[str], left_out: Seque
     `program_lines` start the program and set status; `left_out` are variables of the job that it does not get.
     """
     job = export.job
-    steps = ["local status=0", 'node_settings "$node"']
-    steps += ['activate_node "$node"'] if render_activate(export) else []
-    steps += ['choose_network "$peer"', 'cd "$code"', 'mkdir -p "$output_dir"', ""]
-    steps += [*_environment_lines(export), *_job_env(job, left_out)]
-    steps += ["", "# the job's `before`", *_hook_lines(job.before)] if job.before else []
-    steps += ["", *program_lines]
-    if job.after:
-        steps += ["", "# the job's `after`", "export CLUSTERCTL_STATE=SUCCEEDED CLUSTERCTL_REASON=''"]
-        steps += ['[ "$status" = 0 ] || CLUSTERCTL_STATE=FAILED CLUSTERCTL_REASON="exit $status"']
-        steps += [f"{line} || echo 'after: a command failed' >&2" for line in _hook_lines(job.after)]
+    steps = [
+        "local status=0",
+        'node_settings "$node"',
+        *(['activate_node "$node"'] if render_activate(export) else []),
+        'choose_network "$peer"',
+        'cd "$code"',
+        'mkdir -p "$output_dir"',
+        "",
+        *_environment_lines(export),
+        *_job_env(job, left_out),
+        *(["", "# the job's `before`", *_hook_lines(job.before)] if job.before else []),
+        "",
+        *program_lines,
+        *(_after_lines(job.after) if job.after else []),
+        'return "$status"',
+    ]
     head = "run_job() { # ARGUMENTS...: this node's part of the job; they follow the arguments of the script"
-    return [head, *indent([*steps, 'return "$status"']), "}", ""]
+    return [head, *indent(steps), "}", ""]
+
+
+def _after_lines(after: Hook) -> list[str]:
+    return [
+        "",
+        "# the job's `after`",
+        "export CLUSTERCTL_STATE=SUCCEEDED CLUSTERCTL_REASON=''",
+        '[ "$status" = 0 ] || CLUSTERCTL_STATE=FAILED CLUSTERCTL_REASON="exit $status"',
+        *(f"{line} || echo 'after: a command failed' >&2" for line in _hook_lines(after)),
+    ]
 
 
 def indent(lines: Iterable[str]) -> list[str]:
@@ -272,23 +286,33 @@ def _hook_lines(hook: Hook) -> list[str]:
 def _environment_lines(export: Export) -> list[str]:
     job = export.job
     prefixes = [f'"${{!{prefix}@}}"' for prefix in CLEARED_PREFIXES]
-    lines = ["# what another job may have left in the environment would change this one"]
-    lines += [f"unset {' '.join(CLEARED_NAMES[:6])} \\", f"    {' '.join([*CLEARED_NAMES[6:], *prefixes])}"]
-    if export.setup and export.setup.setup.kind:
-        variable = "CONDA_PREFIX" if export.setup.setup.kind == "conda" else "VIRTUAL_ENV"
-        lines += [f'export {variable}="$environment" PATH="$environment/bin:$PATH"']
-        lines += ["python=$environment/bin/python"]
-    lines += _count_lines(export)
-    lines += ["export PYTHONUNBUFFERED=1"]
-    lines += ["# NCCL takes a name without = as a prefix: eth1 would also be eth10"]
-    lines += ['export NCCL_SOCKET_IFNAME="=$nic"']
-    lines += ['export GLOO_SOCKET_IFNAME="$nic" GLOO_IFACE="$nic" TP_SOCKET_IFNAME="${nic%%,*}"']
-    lines += ["# the variables that clusterctl gives to a job"]
-    lines += ['export CLUSTERCTL_NODE="$node" CLUSTERCTL_NODE_RANK="$node_rank" CLUSTERCTL_NNODES="$nnodes"']
-    lines += ['export CLUSTERCTL_RUN_ID="$run_id" CLUSTERCTL_ATTEMPT="$attempt"']
-    lines += ['export CLUSTERCTL_OUTPUT_DIR="$output_dir"']
     env = {**torchrun_env(job), **one_process_env(job, PLACEHOLDERS)}
-    return lines + [f"export {key}={shell_word(value)}" for key, value in env.items()]
+    return [
+        "# what another job may have left in the environment would change this one",
+        f"unset {' '.join(CLEARED_NAMES[:6])} \\",
+        f"    {' '.join([*CLEARED_NAMES[6:], *prefixes])}",
+        *_enter_environment(export.setup),
+        *_count_lines(export),
+        "export PYTHONUNBUFFERED=1",
+        "# NCCL takes a name without = as a prefix: eth1 would also be eth10",
+        'export NCCL_SOCKET_IFNAME="=$nic"',
+        'export GLOO_SOCKET_IFNAME="$nic" GLOO_IFACE="$nic" TP_SOCKET_IFNAME="${nic%%,*}"',
+        "# the variables that clusterctl gives to a job",
+        'export CLUSTERCTL_NODE="$node" CLUSTERCTL_NODE_RANK="$node_rank" CLUSTERCTL_NNODES="$nnodes"',
+        'export CLUSTERCTL_RUN_ID="$run_id" CLUSTERCTL_ATTEMPT="$attempt"',
+        'export CLUSTERCTL_OUTPUT_DIR="$output_dir"',
+        *(f"export {key}={shell_word(value)}" for key, value in env.items()),
+    ]
+
+
+def _enter_environment(plan: SetupPlan | None) -> list[str]:
+    if plan is None or not plan.setup.kind:
+        return []
+    variable = "CONDA_PREFIX" if plan.setup.kind == "conda" else "VIRTUAL_ENV"
+    return [
+        f'export {variable}="$environment" PATH="$environment/bin:$PATH"',
+        "python=$environment/bin/python",
+    ]
 
 
 def _job_env(job: Job, left_out: Sequence[str]) -> list[str]:
@@ -405,9 +429,7 @@ def _slurm_notes(job: Job, nodes: ExportNodes) -> Iterator[str]:
         yield tr("gpus: Slurm chooses {count} GPUs of each node itself", count=len(job.gpus))
     for name in hidden_variables(job):
         yield tr("env.{name}: left out, Slurm sets the visible GPUs", name=name)
-    lent: dict[int | None, list[str]] = {}
-    for member in nodes.members:
-        lent.setdefault(member.node.gpus, []).append(member.name)
+    lent = group_values((member.node.gpus, member.name) for member in nodes.members)
     if job.nproc_per_node == "gpu" and len(lent) > 1 and not job.gpus:
         listing = "; ".join(
             f"{fold_names(names)}: {'?' if count is None else count}" for count, names in lent.items()

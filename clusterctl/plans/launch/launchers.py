@@ -1,6 +1,4 @@
-"""Command lines of launchers, and variables for NICs and GPUs.
-
-What each launcher is called with on one node; for most it is the torchrun line.
+"""Command lines of launchers on one node, for most torchrun, and variables for NICs and GPUs.
 
 Facts behind the choice of flags, measured with torch 2.13: static rendezvous keeps the inventory's order as
 node_rank (c10d sorts nodes by the text of their addresses), needs no clock and no hostname; torchrun's own
@@ -8,13 +6,13 @@ restarts race between nodes, so there are none; the default rdzv_id is the same 
 keeps a stale agent out; `--tee` tears lines, so workers write to files of their own.
 
 `torch.distributed.launch` is torchrun with one more argument for the script, `--local-rank=N`, unless it is
-told `--use-env`. The launchers `python` and `command` start one process, without torchrun. So does `ray`, on node 0,
+given `--use-env`. The launchers `python` and `command` start one process, without torchrun. So does `ray`, on node 0,
 once `node/supervise/launchers/ray.py` has started Ray on all nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from clusterctl.plans.launch.template import (
@@ -23,7 +21,6 @@ from clusterctl.plans.launch.template import (
     Template,
     escape_dollars,
     fill_placeholders,
-    fill_torchrun_argument,
     make_template,
 )
 from clusterctl.protocol.ranks import NESTED
@@ -121,7 +118,7 @@ def _plan_torchrun(
         *([make_template("--use-env")] if job.use_env else []),
         *([make_template("--no-python")] if job.no_python else []),
         *_program(job),
-        *(fill_torchrun_argument(arg, values) for arg in job.args),
+        *(fill_placeholders(arg, values, escape_dollars) for arg in job.args),
     )
 
 
@@ -146,42 +143,25 @@ def _program(job: Job) -> tuple[Template, ...]:
     return make_template("--"), make_template(escape_dollars(script))
 
 
-VariableRule = Callable[[Sequence[str]], str]
+# What variables hold, by vendor. Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
+COMMON_NIC_RULES = {"GLOO_IFACE": "{all}", "GLOO_SOCKET_IFNAME": "{all}", "TP_SOCKET_IFNAME": "{first}"}
+NCCL_NIC_RULES = {
+    "NCCL_SOCKET_IFNAME": "={all}"
+}  # NCCL takes a bare name as a prefix: eth1 would also be eth10
 
-
-def _exact_list(nics: Sequence[str]) -> str:
-    return "=" + ",".join(nics)  # NCCL takes a bare name as a prefix: eth1 would also be eth10
-
-
-def _plain_list(nics: Sequence[str]) -> str:
-    return ",".join(nics)
-
-
-def _first(nics: Sequence[str]) -> str:
-    return nics[0]
-
-
-# Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
-COMMON_NIC_RULES: Mapping[str, VariableRule] = {
-    "GLOO_IFACE": _plain_list,
-    "GLOO_SOCKET_IFNAME": _plain_list,
-    "TP_SOCKET_IFNAME": _first,
-}
-NCCL_NIC_RULES: Mapping[str, VariableRule] = {"NCCL_SOCKET_IFNAME": _exact_list}
-
-VENDOR_NIC_RULES: Mapping[str, Mapping[str, VariableRule]] = {
+VENDOR_NIC_RULES: Mapping[str, Mapping[str, str]] = {
     "nvidia": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
     "amd": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},  # RCCL reads NCCL's variables
-    "ascend": {**COMMON_NIC_RULES, "HCCL_SOCKET_IFNAME": _plain_list},
+    "ascend": {**COMMON_NIC_RULES, "HCCL_SOCKET_IFNAME": "{all}"},
     "cpu": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
 }
 
 # A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
 # HIP counts within what ROCR shows, so that only one of the two may be set.
-VISIBLE_GPU_RULES: Mapping[str, Mapping[str, VariableRule]] = {
-    "nvidia": {"CUDA_VISIBLE_DEVICES": _plain_list, "CUDA_DEVICE_ORDER": lambda _: "PCI_BUS_ID"},
-    "amd": {"HIP_VISIBLE_DEVICES": _plain_list},
-    "ascend": {"ASCEND_RT_VISIBLE_DEVICES": _plain_list},
+VISIBLE_GPU_RULES: Mapping[str, Mapping[str, str]] = {
+    "nvidia": {"CUDA_VISIBLE_DEVICES": "{all}", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+    "amd": {"HIP_VISIBLE_DEVICES": "{all}"},
+    "ascend": {"ASCEND_RT_VISIBLE_DEVICES": "{all}"},
 }
 
 
@@ -196,13 +176,19 @@ def has_simulated_gpus(facts: Facts) -> bool:
 def network_env(vendor: str, nics: Sequence[str]) -> dict[str, str]:
     """Return the variables for a node's NICs; none without NICs. An unknown vendor is treated as `nvidia`."""
     rules = VENDOR_NIC_RULES.get(vendor, VENDOR_NIC_RULES["nvidia"])
-    return {name: rule(nics) for name, rule in sorted(rules.items())} if nics else {}
+    return _fill_rules(dict(sorted(rules.items())), nics)
 
 
 def visible_env(vendor: str, gpus: Sequence[int]) -> dict[str, str]:
     """Return the variables that show a job these GPUs only; none for an empty list, which means all."""
     rules = VISIBLE_GPU_RULES.get(vendor, VISIBLE_GPU_RULES["nvidia"])
-    return {name: rule([str(index) for index in gpus]) for name, rule in rules.items()} if gpus else {}
+    return _fill_rules(rules, [str(index) for index in gpus])
+
+
+def _fill_rules(rules: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    if not names:
+        return {}
+    return {key: rule.format(all=",".join(names), first=names[0]) for key, rule in rules.items()}
 
 
 def count_chosen_gpus(job: Job) -> int | None:

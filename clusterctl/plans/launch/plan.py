@@ -33,7 +33,8 @@ from clusterctl.plans.launch.template import (
 from clusterctl.plans.runs.documents import LaunchPlanEntry
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
+from clusterctl.specs.values import accepts, parse_training_ip
 from clusterctl.translation import tr, trn
 
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless set otherwise
@@ -138,10 +139,7 @@ def plan_launch(
 
 def reject_unequal_nproc(nproc_by_node: Mapping[str, int | None]) -> None:
     """Refuse spares that could not take the place of every node; raises UsageError."""
-    counts: dict[int, list[str]] = {}
-    for name, count in nproc_by_node.items():
-        if count is not None:
-            counts.setdefault(count, []).append(name)
+    counts = group_values((count, name) for name, count in nproc_by_node.items() if count is not None)
     if len(counts) > 1:
         lines = (
             tr("{nodes} would start {count}", nodes=fold_names(names), count=count)
@@ -331,14 +329,9 @@ def plan_to_json(plan: LaunchPlan) -> LaunchPlanEntry:
 def offline(member: Member) -> PlanFacts:
     """Return what the inventory alone tells of a node."""
     return PlanFacts(
-        ip=member.node.ip or (member.node.host if _is_ipv4(member.node.host) else None),
+        ip=member.node.ip or (member.node.host if accepts(parse_training_ip, member.node.host) else None),
         nics=member.node.nic,
         gpus=member.node.gpus,
         cpus=None,
         python=None,
     )
-
-
-def _is_ipv4(host: str) -> bool:
-    parts = host.split(".")
-    return len(parts) == 4 and all(part.isdigit() and int(part) <= 255 for part in parts)

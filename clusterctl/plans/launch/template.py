@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,20 +46,17 @@ def make_template(*segments: Segment) -> Template:
     return tuple(joined) or ("",)
 
 
-def fill_placeholders(source: str, values: Mapping[str, Segment]) -> Template:
-    """Put the plan's values into the `${...}` holes of a user's text; `${local_rank}` stays as it is."""
-    parts = parse_template(source)
-    return make_template(
-        *(_fill_placeholder(part, values) if isinstance(part, Placeholder) else part for part in parts)
-    )
+def fill_placeholders(
+    source: str, values: Mapping[str, Segment], escape: Callable[[str], str] = str
+) -> Template:
+    """Put the plan's values into the `${...}` holes of a user's text; `${local_rank}` stays as it is.
 
-
-def fill_torchrun_argument(source: str, values: Mapping[str, Segment]) -> Template:
-    """Fill a text that torchrun will read as a `string.Template`, so that every other `$` arrives as written."""
+    `escape` is `escape_dollars` for a text that torchrun will read as a `string.Template`.
+    """
     parts = parse_template(source)
     return make_template(
         *(
-            _fill_placeholder(part, values) if isinstance(part, Placeholder) else escape_dollars(part)
+            _fill_placeholder(part, values) if isinstance(part, Placeholder) else escape(part)
             for part in parts
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean, median
+from typing import Literal
 
 from clusterctl.plans.report.markup import Child, Html, element, join
 from clusterctl.plans.report.plot import (
@@ -24,7 +25,7 @@ from clusterctl.plans.report.plot import (
 )
 from clusterctl.plans.report.reported_run import PHASE_TEXTS, Phase, ReportedRun, find_phases
 from clusterctl.plans.runs.history import History, NodeRecord, Scalars, Values, pick
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
 
@@ -41,15 +42,15 @@ def node_plots(record: NodeRecord) -> list[Plot]:
     """Return the plots of one node; what it does not have is left out."""
     history = record.history
     plots = [
-        _gpu_plot(history, tr("GPU"), "busy", format_percent, 100.0),
-        _gpu_plot(history, tr("GPU memory"), "memory", format_bytes, _gpu_memory(history)),
-        _gpu_plot(history, tr("GPU power"), "power", format_watts, None),
-        _gpu_plot(history, tr("GPU temperature"), "temperature", format_degrees, None),
+        _plot_of_each(history, "gpu", "busy", tr("GPU"), format_percent, 100.0),
+        _plot_of_each(history, "gpu", "memory", tr("GPU memory"), format_bytes, _gpu_memory(history)),
+        _plot_of_each(history, "gpu", "power", tr("GPU power"), format_watts),
+        _plot_of_each(history, "gpu", "temperature", tr("GPU temperature"), format_degrees),
         _network_plot(record),
         _processor_plot(history),
         _memory_plot(history),
-        _rank_plot(history, tr("memory of the ranks"), "rss", format_bytes),
-        _rank_plot(history, tr("processors used by the ranks"), "cpu", format_number),
+        _plot_of_each(history, "rank", "rss", tr("memory of the ranks"), format_bytes),
+        _plot_of_each(history, "rank", "cpu", tr("processors used by the ranks"), format_number),
         _disk_plot(history),
     ]
     return [plot for plot in plots if not plot.is_empty]
@@ -67,11 +68,22 @@ def _gpu_memory(history: History) -> float | None:
     return max(sizes) if sizes else None
 
 
-def _gpu_plot(history: History, title: str, quantity: str, form: Format, top: float | None) -> Plot:
-    names = history.list_names("gpu", quantity)
-    lines = [Line(f"GPU {name}", _points(history, history.values("gpu", name, quantity))) for name in names]
+def _plot_of_each(
+    history: History,
+    group: Literal["gpu", "rank"],
+    quantity: str,
+    title: str,
+    form: Format,
+    top: float | None = None,
+) -> Plot:
+    """Draw a quantity of each GPU or each rank; many are one line."""
+    prefix, plural = ("GPU ", "GPU") if group == "gpu" else ("r", tr("ranks"))
+    lines = [
+        Line(f"{prefix}{name}", _points(history, history.values(group, name, quantity)))
+        for name in history.list_names(group, quantity)
+    ]
     note = _describe_gpu_events(history) if quantity == "busy" else ""
-    return _fold(Plot(title, tuple(lines), form, top, note=note), "GPU")
+    return _fold(Plot(title, tuple(lines), form, top, note=note), plural)
 
 
 def _describe_gpu_events(history: History) -> str:
@@ -163,12 +175,6 @@ def _memory_plot(history: History) -> Plot:
     return Plot(tr("memory"), (line,), format_bytes, history.machine.memory)
 
 
-def _rank_plot(history: History, title: str, quantity: str, form: Format) -> Plot:
-    names = history.list_names("rank", quantity)
-    lines = [Line(f"r{name}", _points(history, history.values("rank", name, quantity))) for name in names]
-    return _fold(Plot(title, tuple(lines), form), tr("ranks"))
-
-
 def _disk_plot(history: History) -> Plot:
     lines = [
         Line(label, _points(history, history.values("disk", "", quantity)))
@@ -228,10 +234,8 @@ def overview_plots(records: Mapping[str, NodeRecord], begin: float, end: float) 
 def align(points: Iterable[Point], begin: float, end: float, buckets: int = BUCKETS) -> tuple[Point, ...]:
     """Put points at the same moments as those of other nodes: the mean in each part of the time."""
     width = max(1.0, (end - begin) / buckets)
-    parts: dict[int, list[float]] = {}
-    for time, value in points:
-        if value is not None and begin <= time <= end:
-            parts.setdefault(int((time - begin) / width), []).append(value)
+    known = ((time, value) for time, value in points if value is not None and begin <= time <= end)
+    parts = group_values((int((time - begin) / width), value) for time, value in known)
     return tuple(
         (begin + (number + 0.5) * width, mean(parts[number]) if number in parts else None)
         for number in range(buckets)
@@ -297,9 +301,10 @@ def group_phases(run: ReportedRun, end: float) -> list[tuple[tuple[str, ...], li
     by_node = {name: phases for name, phases in by_node.items() if phases}
     if len(by_node) <= MOST_ROWS:
         return [((name,), phases) for name, phases in by_node.items()]
-    groups: dict[object, list[str]] = {}
-    for name, phases in by_node.items():
-        groups.setdefault(tuple((phase.name, round(phase.end / 5)) for phase in phases), []).append(name)
+    groups = group_values(
+        (tuple((phase.name, round(phase.end / 5)) for phase in phases), name)
+        for name, phases in by_node.items()
+    )
     largest = sorted(groups.values(), key=len, reverse=True)[:MOST_ROWS]
     return [(tuple(names), by_node[names[0]]) for names in largest]
 

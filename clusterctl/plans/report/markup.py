@@ -71,6 +71,17 @@ def join(children: Iterable[Child]) -> Html:
     )
 
 
+def join_lines(texts: Iterable[str]) -> Html:
+    """Put texts below each other; a line break in one of them is not one."""
+    pieces = [piece for text in texts for piece in (text, element("br"))]
+    return join(pieces[:-1])
+
+
+def table_row(*cells: Child, class_: str | None = None) -> Html:
+    """Return a row of a table."""
+    return element("tr", *(element("td", cell) for cell in cells), class_=class_)
+
+
 def table(headings: Sequence[str], rows: Iterable[Html]) -> Html:
     """Put rows below headings; what is too wide is scrolled, with the keyboard too."""
     head = element("tr", *(element("th", text, scope="col") for text in headings))

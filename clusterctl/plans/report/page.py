@@ -13,7 +13,16 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
-from clusterctl.plans.report.markup import STYLE, Child, Html, document, element, hide_secrets, join, table
+from clusterctl.plans.report.markup import (
+    STYLE,
+    Child,
+    Html,
+    document,
+    element,
+    hide_secrets,
+    join_lines,
+    table,
+)
 from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import (
     ReportedRun,
@@ -30,11 +39,11 @@ from clusterctl.plans.report.sections import (
     render_sentence,
     render_slowness,
 )
-from clusterctl.plans.runs.history import NodeRecord
+from clusterctl.plans.runs.history import Launched, NodeRecord
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import language, tr, trn
 
@@ -75,7 +84,7 @@ def render_result(run: ReportedRun) -> Html:
         kind = "bad" if run.hang.judgement.hangs else ""
         content = [*_answer(run.hang), element("p", _headline(run))]
     elif run.hang and run.hang.judgement.hangs and not (run.verdict and run.verdict.cause):
-        reasons = element("pre", _lines(run.cause_lines)) if run.cause_lines else None
+        reasons = element("pre", join_lines(run.cause_lines)) if run.cause_lines else None
         content = [headline, *_answer(run.hang), reasons]
     else:
         content = [headline, *_cause(run)]
@@ -95,7 +104,7 @@ def _cause(run: ReportedRun) -> list[Child]:
         return []
     return [
         element("p", element("b", lines[0])),
-        element("pre", _lines(lines[1:])) if lines[1:] else None,
+        element("pre", join_lines(lines[1:])) if lines[1:] else None,
     ]
 
 
@@ -112,14 +121,6 @@ def _headline(run: ReportedRun) -> str:
     return tr("{state} for {span}", **facts) if run.state in LIVE else tr("{state} after {span}", **facts)
 
 
-def _lines(lines: Iterable[str]) -> Html:
-    """Put lines below each other; a line break in one of them is not one."""
-    pieces: list[Child] = []
-    for line in lines:
-        pieces += [line, element("br")]
-    return join(pieces[:-1])
-
-
 def _sections(run: ReportedRun, command: str) -> list[Child]:
     scale = make_scale(run)
     return [
@@ -132,7 +133,7 @@ def _sections(run: ReportedRun, command: str) -> list[Child]:
         _scalars(run, scale),
         _machines(run, scale),
         _section(tr("Slow ranks"), *render_slowness(run.slow)) if run.slow else None,
-        _section(tr("Findings"), element("pre", _lines(run.remarks)) if run.remarks else None),
+        _section(tr("Findings"), element("pre", join_lines(run.remarks)) if run.remarks else None),
         _section(tr("Ranks"), _ranks(run)),
         _section(tr("Commands"), _commands(run, command)),
     ]
@@ -151,9 +152,7 @@ def _notes(run: ReportedRun) -> Html | None:
                 "No samples of the machines are on record: an older version launched the run, or it ended at once."
             )
         )
-    silent: dict[str, list[str]] = {}
-    for name, reason in run.silent.items():
-        silent.setdefault(reason, []).append(name)
+    silent = group_values((reason, name) for name, reason in run.silent.items())
     notes += [
         tr("{nodes}: no record: {reason}", nodes=fold_names(names), reason=why)
         for why, names in silent.items()
@@ -241,7 +240,7 @@ def _ranks(run: ReportedRun) -> Html | None:
                 "pre",
                 element("span", name, class_="faint"),
                 element("br"),
-                _lines(output[name][-MOST_LINES:]),
+                join_lines(output[name][-MOST_LINES:]),
             )
             for name in ("stderr", "stdout")
             if output.get(name)
@@ -271,7 +270,7 @@ def _commands(run: ReportedRun, command: str) -> Html:
         command_line("logs", name, command=command),
         command_line("pull", name, command=command),
     ]
-    blocks: list[Child] = [element("pre", _lines(lines))]
+    blocks: list[Child] = [element("pre", join_lines(lines))]
     for names, words in _started(run.records):
         blocks += [
             element("p", tr("on {nodes}", nodes=fold_names(names)), class_="faint"),
@@ -279,7 +278,7 @@ def _commands(run: ReportedRun, command: str) -> Html:
         ]
     variables = next((record.launched.env for record in run.records.values() if record.launched.env), {})
     if variables:
-        rows = _lines(f"{name}={value}" for name, value in sorted(variables.items()))
+        rows = join_lines(f"{name}={value}" for name, value in sorted(variables.items()))
         summary = element("summary", tr("variables, as on the first node"))
         blocks.append(element("details", summary, element("pre", rows)))
     return element("div", *blocks)
@@ -287,14 +286,13 @@ def _commands(run: ReportedRun, command: str) -> Html:
 
 def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
     """Return what was started, once where it was the same."""
-    groups: dict[str, list[str]] = {}
-    for name, record in records.items():
-        launched = record.launched
-        module = [launched.python, "-m", launched.module] if launched.module else []
-        words = command_line(*module, *launched.argv)
-        if words:
-            groups.setdefault(words, []).append(name)
-    return [(names, words) for words, names in list(groups.items())[:MOST_NODES]]
+    groups = group_values((_started_on(record.launched), name) for name, record in records.items())
+    return [(names, words) for words, names in groups.items() if words][:MOST_NODES]
+
+
+def _started_on(launched: Launched) -> str:
+    module = [launched.python, "-m", launched.module] if launched.module else []
+    return command_line(*module, *launched.argv)
 
 
 def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:

@@ -9,11 +9,11 @@ from clusterctl.plans.diagnose.evidence import RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.rank_rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
-from clusterctl.plans.report.markup import Child, Html, element, join, table
+from clusterctl.plans.report.markup import Child, Html, element, join_lines, table, table_row
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span
 from clusterctl.plans.runs.history import NodeRecord
 from clusterctl.plans.runs.state import node_ranks
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import begin_commands, render_duration
 from clusterctl.translation import to_translate, tr, trn
 
@@ -67,11 +67,8 @@ def _about(record: NodeRecord, key: str) -> str:
 
 def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str]) -> str:
     """Return what all nodes have in common, or each value with its nodes."""
-    groups: dict[str, list[str]] = {}
-    for name, record in records.items():
-        text = describe(record)
-        if text:
-            groups.setdefault(text, []).append(name)
+    groups = group_values((describe(record), name) for name, record in records.items())
+    groups.pop("", None)
     if len(groups) == 1:
         return next(iter(groups))
     return tr("; ").join(
@@ -141,22 +138,15 @@ def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: 
     ]
 
 
-def _rank_row(row: RankRow) -> Html:
-    cells = (row.ranks, row.nodes, row.process, element("code", row.at), row.collective)
-    return element("tr", *(element("td", cell) for cell in cells), class_="bad" if row.is_suspect else None)
+def _rank_row(folded: RankRow) -> Html:
+    cells = (folded.ranks, folded.nodes, folded.process, element("code", folded.at), folded.collective)
+    return table_row(*cells, class_="bad" if folded.is_suspect else None)
 
 
 def _stack(stack: str, ranks: list[int], *, is_open: bool) -> Html:
     title = trn("stacks of rank {ranks}", "stacks of ranks {ranks}", len(ranks), ranks=fold_numbers(ranks))
-    lines: list[Child] = []
-    for line in stack.splitlines()[:MOST_STACK_LINES]:
-        lines += [line, element("br")]
-    return element(
-        "details",
-        element("summary", title),
-        element("pre", join(lines[:-1])),
-        open="" if is_open else None,
-    )
+    content = element("pre", join_lines(stack.splitlines()[:MOST_STACK_LINES]))
+    return element("details", element("summary", title), content, open="" if is_open else None)
 
 
 def render_slowness(slowness: Slowness) -> list[Child]:
@@ -168,7 +158,7 @@ def render_slowness(slowness: Slowness) -> list[Child]:
         count=slowness.collectives,
         seconds=slowness.seconds,
     )
-    rows = [_late_row(row, is_suspect=row.rank in judgement.suspects) for row in slowness.rows[:MOST_ROWS]]
+    rows = [_late_row(late, is_suspect=late.rank in judgement.suspects) for late in slowness.rows[:MOST_ROWS]]
     kind = "bad" if judgement.suspects else None
     return [
         element(
@@ -179,7 +169,6 @@ def render_slowness(slowness: Slowness) -> list[Child]:
     ]
 
 
-def _late_row(row: Lateness, *, is_suspect: bool) -> Html:
-    shares = f"{row.last * 100:.0f} %", f"{row.delay * 1000:.1f} ms", f"{row.loss * 100:.1f} %"
-    cells = (str(row.rank), row.node, *shares)
-    return element("tr", *(element("td", cell) for cell in cells), class_="bad" if is_suspect else None)
+def _late_row(late: Lateness, *, is_suspect: bool) -> Html:
+    shares = f"{late.last * 100:.0f} %", f"{late.delay * 1000:.1f} ms", f"{late.loss * 100:.1f} %"
+    return table_row(str(late.rank), late.node, *shares, class_="bad" if is_suspect else None)

@@ -10,6 +10,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.sync.manifest import Manifest, make_manifest
 from clusterctl.plans.sync.received_names import ListedEntry, is_acted_on, plan_download
 from clusterctl.protocol.manifest import TreeEntry, parse_manifest
+from clusterctl.specs.nodeset import group_values
 
 NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
 EXECUTABLE, PLAIN = 0o755, 0o644
@@ -102,16 +103,13 @@ def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
     for name, own in owned.items():
         if paths := tuple(entry.path for entry in own if entry.path in missing):
             left_out[name] = paths
-        receivers: dict[tuple[TreeEntry, ...], list[str]] = {}
-        for other in manifests:
-            lacking = tuple(
-                entry
-                for entry in own
-                if not (entry.path in known[other] or entry.path in conflicts or entry.path in acted_on)
-            )
-            if other != name and lacking:
-                receivers.setdefault(lacking, []).append(other)
-        parts += [(name, tuple(others), make_manifest(lacking)) for lacking, others in receivers.items()]
+        given = [entry for entry in own if entry.path not in conflicts and entry.path not in acted_on]
+        receivers = group_values(
+            (tuple(entry for entry in given if entry.path not in known[other]), other) for other in manifests
+        )
+        parts += [
+            (name, tuple(others), make_manifest(lacking)) for lacking, others in receivers.items() if lacking
+        ]
     return GatherPlan(tuple(parts), tuple(sorted(conflicts)), left_out)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from clusterctl.errors import InvalidValueError
 from clusterctl.specs import kinds
 from clusterctl.specs.fields import documented
 from clusterctl.specs.nodeset import ALL
-from clusterctl.specs.values import parse_name
+from clusterctl.specs.values import accepts, parse_name
 from clusterctl.translation import to_translate
 
 DEFAULT_CLUSTER = "cluster"
@@ -319,7 +318,4 @@ def name_cluster(inventory: Inventory, folder: str) -> Inventory:
     """Name a cluster whose file gives no name after the folder of the file."""
     if inventory.cluster:
         return inventory
-    try:
-        return replace(inventory, cluster=parse_name(folder))
-    except InvalidValueError:
-        return replace(inventory, cluster=DEFAULT_CLUSTER)
+    return replace(inventory, cluster=folder if accepts(parse_name, folder) else DEFAULT_CLUSTER)

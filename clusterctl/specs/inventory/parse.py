@@ -200,16 +200,8 @@ def _name_issues(node: YamlMapping, names: dict[str, YamlScalar]) -> Iterator[Is
             location=names[name.text].location,
             text=quoted(name.text),
         )
-    if node.get_key("name") is None and _is_host(name.text):
+    if node.get_key("name") is None and values.accepts(values.parse_host, name.text):
         try:
             values.parse_node_name(name.text)
         except InvalidValueError as error:
             yield Issue.of("CC-SPEC-020", "host-as-name", name.location, problem=error.message)
-
-
-def _is_host(text: str) -> bool:
-    try:
-        values.parse_host(text)
-    except InvalidValueError:
-        return False
-    return True

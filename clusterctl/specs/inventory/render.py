@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import PurePath
 
-from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
+from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
-from clusterctl.specs.values import parse_name, parse_node_name
+from clusterctl.specs.nodeset import group_values
+from clusterctl.specs.values import accepts, parse_name, parse_node_name
 from clusterctl.specs.yaml.reader import MOST_BYTES
 from clusterctl.specs.yaml.tree import quoted, render_scalar
 from clusterctl.translation import to_translate, tr, trn
@@ -49,23 +50,36 @@ def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "i
     header += [render_comment(describe_groups(imported))] if imported.groups else []
     if remarks:
         header += ["#", render_comment(tr("Not imported, or guessed:")), *_render_remarks(remarks)]
-    top_level: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
-    ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
-    lines = [*header, "", f"cluster: {render_scalar(choose_cluster_name(imported.file, cluster))}"]
-    lines += [f"ssh: {render_flow_mapping(list(ssh.items()))}"] if ssh else []
-    lines += [f"{key}: {render_scalar(value)}" for key, value in top_level]
-    lines += [
-        "nodes:",
-        *(
-            f"  - {_render_node(host, name, shared)}"
-            for host, name in zip(imported.hosts, names, strict=True)
-        ),
-    ]
-    text = "\n".join(lines) + "\n"
+    nodes = (
+        f"  - {_render_node(host, name, shared)}" for host, name in zip(imported.hosts, names, strict=True)
+    )
+    top = _render_top_level(choose_cluster_name(imported.file, cluster), shared)
+    text = "\n".join([*header, *top, *nodes]) + "\n"
     if len(text.encode()) > MOST_BYTES:
         location = Location(imported.file, 1, 1)
         raise SpecError([Issue.of("CC-SPEC-003", "rendered", location, kib=MOST_BYTES >> 10)])
     return text
+
+
+def _render_top_level(cluster: str, shared: Mapping[str, object]) -> list[str]:
+    """Write what all nodes have in common."""
+    ssh = _set_keys(SSH_KEYS, shared)
+    return [
+        "",
+        f"cluster: {render_scalar(cluster)}",
+        *([f"ssh: {render_flow_mapping(ssh)}"] if ssh else []),
+        *(f"{key}: {render_scalar(value)}" for key, value in _set_keys(_NODE_KEYS, shared)),
+        "nodes:",
+    ]
+
+
+def _set_keys(keys: Sequence[str], values: Mapping[str, object]) -> Pairs:
+    return [(key, values[key]) for key in keys if values.get(key) is not None]
+
+
+def _own_values(host: ImportedHost, shared: Mapping[str, object]) -> dict[str, object]:
+    """Return what a host has and the others do not."""
+    return {key: getattr(host, key) for key in shared if shared[key] is None}
 
 
 def render_hosts(hosts: str) -> str:
@@ -100,9 +114,9 @@ def shared_value(hosts: Sequence[ImportedHost], key: str) -> object:
 
 def _render_node(host: ImportedHost, name: str, shared: dict[str, object]) -> str:
     pairs: Pairs = [("host", host.host)] if name == host.host else [("name", name), ("host", host.host)]
-    own_values = {key: getattr(host, key) for key in (*_NODE_KEYS, *SSH_KEYS) if shared[key] is None}
-    pairs += [(key, own_values[key]) for key in _NODE_KEYS if own_values.get(key) is not None]
-    ssh: Pairs = [(key, own_values[key]) for key in SSH_KEYS if own_values.get(key) is not None]
+    own = _own_values(host, shared)
+    pairs += _set_keys(_NODE_KEYS, own)
+    ssh = _set_keys(SSH_KEYS, own)
     return render_flow_mapping([*pairs, ("ssh", ssh)] if ssh else pairs)
 
 
@@ -122,12 +136,8 @@ def render_comment(text: str) -> str:
 
 def choose_cluster_name(file: str, preferred: str) -> str:
     """Name the cluster as wanted, or after the file, if that may be a name."""
-    for text in (preferred, PurePath(file).name.partition(".")[0]):
-        try:
-            return parse_name(text)
-        except InvalidValueError:
-            continue
-    return "imported"
+    texts = (preferred, PurePath(file).name.partition(".")[0])
+    return next((text for text in texts if accepts(parse_name, text)), "imported")
 
 
 def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
@@ -138,7 +148,7 @@ def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
         name = next(
             candidate
             for candidate in _candidate_names(host, rank)
-            if candidate not in names and is_node_name(candidate)
+            if candidate not in names and accepts(parse_node_name, candidate)
         )
         if name != host.name:
             message = tr("{host} is called {node} here", host=quoted(host.name), node=name)
@@ -155,20 +165,9 @@ def _candidate_names(host: ImportedHost, rank: int) -> Iterator[str]:
     yield from (f"node{rank}-{number}" for number in count(1))
 
 
-def is_node_name(text: str) -> bool:
-    """Return whether a text can be the name of a node."""
-    try:
-        parse_node_name(text)
-    except InvalidValueError:
-        return False
-    return True
-
-
 def _render_remarks(remarks: Sequence[Remark]) -> Iterator[str]:
     """Write each remark once, with the place of the first and the number of the others."""
-    locations: dict[str, list[Location | None]] = {}
-    for remark in dict.fromkeys(remarks):
-        locations.setdefault(remark.message, []).append(remark.location)
+    locations = group_values((remark.message, remark.location) for remark in dict.fromkeys(remarks))
     for message, remark_locations in list(locations.items())[:MOST_REMARKS]:
         first = remark_locations[0]
         text = tr("- line {line}: {remark}", line=first.line, remark=message) if first else f"- {message}"
@@ -203,16 +202,10 @@ def render_discovered(
     """Write the inventory; `discovered` is by node name. Machines that were not reached are comments at the end."""
     names, _ = name_nodes(imported.hosts)
     named_hosts = list(zip(imported.hosts, names, strict=True))
-    ssh = {key: shared_value(imported.hosts, key) for key in SSH_KEYS}
+    shared = {key: shared_value(imported.hosts, key) for key in ("python", *SSH_KEYS)}
     made = render_comment(tr("Made by `clusterctl {verb}`.", verb=made_by))
-    lines = [made, *map(render_comment, advice), ""]
-    lines.append(f"cluster: {render_scalar(choose_cluster_name('', cluster))}")
-    common_ssh: Pairs = [(key, value) for key, value in ssh.items() if value is not None]
-    lines += [f"ssh: {render_flow_mapping(common_ssh)}"] if common_ssh else []
-    python = shared_value(imported.hosts, "python")
-    lines += [f"python: {render_scalar(python)}"] if python else []
-    shared = {**ssh, "python": python}
-    lines.append("nodes:")
+    top = _render_top_level(choose_cluster_name("", cluster), shared)
+    lines = [made, *map(render_comment, advice), *top]
     for host, name in named_hosts:
         if discovered[name].is_reached:
             lines += _render_discovered_node(host, name, shared, discovered[name])
@@ -228,12 +221,11 @@ def _render_discovered_node(
 ) -> Iterator[str]:
     """Write a node, a key a line, with its notes below."""
     pairs: Pairs = [("host", host.host)] if name == host.host else [("name", name), ("host", host.host)]
-    own_values: Pairs = [(key, getattr(host, key)) for key in SSH_KEYS if shared[key] is None]
-    ssh: Pairs = [(key, value) for key, value in own_values if value is not None]
+    own = _own_values(host, shared)
+    ssh = _set_keys(SSH_KEYS, own)
     texts = [f"{key}: {render_scalar(value)}" for key, value in pairs]
     texts += [f"ssh: {render_flow_mapping(ssh)}"] if ssh else []
-    own_python = host.python if shared["python"] is None else None  # type: ignore[record-key]  # named in SHARED_KEYS
-    texts += [f"python: {render_scalar(own_python)}"] if own_python else []
+    texts += [f"{key}: {render_scalar(value)}" for key, value in _set_keys(("python",), own)]
     texts += [f"nic: [{', '.join(map(render_scalar, discovered.nic))}]"] if discovered.nic else []
     texts += [f"ip: {render_scalar(discovered.ip)}"] if discovered.ip else []
     texts += [f"gpus: {discovered.gpus}"] if discovered.gpus else []

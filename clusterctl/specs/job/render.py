@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from clusterctl.errors import InvalidValueError
 from clusterctl.specs.kinds import Launcher
-from clusterctl.specs.values import parse_name
+from clusterctl.specs.values import accepts, parse_name
 from clusterctl.specs.yaml.tree import render_args, render_list, render_scalar
 from clusterctl.translation import tr
 
@@ -94,9 +93,4 @@ def _with_comment(line: str, comment: str) -> str:
 
 def choose_job_name(*texts: str) -> str:
     """Return the first text that may name a job."""
-    for text in texts:
-        try:
-            return parse_name(text)
-        except InvalidValueError:
-            continue
-    return "train"
+    return next((text for text in texts if accepts(parse_name, text)), "train")

@@ -55,7 +55,6 @@ _SYNTAX_CASES = (
     ("scanning a directive|incompatible YAML|tag handle", "directive"),
     ("a tag|expected URI|expected '[!>]'", "tag"),
 )
-_LOCATED_AT_START = ("while scanning a quoted scalar",)
 
 
 def classify_syntax_error(problem: str, context: str) -> tuple[str, dict[str, str]]:
@@ -65,11 +64,6 @@ def classify_syntax_error(problem: str, context: str) -> tuple[str, dict[str, st
         if match:
             return case, match.groupdict()
     return "other", {"problem": problem or "?"}
-
-
-def is_located_at_start(context: str) -> bool:
-    """Whether the beginning of the broken value is the better place than the point where the parser gave up."""
-    return context in _LOCATED_AT_START
 
 
 # A thousand nodes, each with every key, take 190 kB; reading YAML costs some 5 s of CPU per MiB.
@@ -227,7 +221,8 @@ class _TreeReader:
         opened = self._find_unclosed()
         if opened and "<stream end>" in str(error.problem):
             self._fail_unclosed(opened)
-        mark = error.context_mark if is_located_at_start(context) else error.problem_mark
+        is_quoted = context == "while scanning a quoted scalar"  # its beginning is the better place
+        mark = error.context_mark if is_quoted else error.problem_mark
         case, facts = classify_syntax_error(str(error.problem or ""), context)
         if opened and case == "no-comma":
             case, facts = "no-comma-opened", {**facts, "line": str(opened.location.line)}

@@ -40,8 +40,9 @@ from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import DEFAULT_CLUSTER, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import is_node_name, render_discovered, render_inventory, split_hosts
+from clusterctl.specs.inventory.render import render_discovered, render_inventory, split_hosts
 from clusterctl.specs.text import command_line
+from clusterctl.specs.values import accepts, parse_node_name
 from clusterctl.translation import to_translate, tr, trn
 
 Value = TypeVar("Value")
@@ -246,7 +247,10 @@ def name_by_hostname(machines: Machines) -> Machines:
     names = {
         name: own
         for name, own in own_names.items()
-        if _is_address(name) and counts[own] == 1 and is_node_name(own) and not own.startswith("localhost")
+        if _is_address(name)
+        and counts[own] == 1
+        and accepts(parse_node_name, own)
+        and not own.startswith("localhost")
     }
 
     def renamed(values: Mapping[str, Value]) -> dict[str, Value]:
