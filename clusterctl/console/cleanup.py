@@ -13,7 +13,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphans, StoredRun, WarmServer
 from clusterctl.plans.runs.verdict import name_state
-from clusterctl.plans.sync.received_names import outside_to_json
+from clusterctl.plans.sync.listed_files import outside_to_json
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names, group_values

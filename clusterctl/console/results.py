@@ -12,7 +12,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_outside_note
 from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.sync.received_names import OutsideFiles, outside_to_json
+from clusterctl.plans.sync.listed_files import OutsideFiles, outside_to_json
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import to_translate, tr, trn
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from clusterctl.plans.facts.untrusted import clean_text, read_clean_many
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.sync.received_names import OutsideFiles, parse_outside, with_outside_files
+from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.messages.record import Reading, integer, named
 from clusterctl.protocol.run_id import RunId, parse_run_id

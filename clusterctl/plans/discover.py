@@ -18,7 +18,7 @@ from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_net
 from clusterctl.protocol.messages.facts import Address, Facts, FoundPython, Nic
 from clusterctl.protocol.messages.record import MAX_ITEMS
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.inventory.render import DiscoveredNode
+from clusterctl.specs.render import DiscoveredNode
 from clusterctl.specs.values import accepts, parse_nic, parse_python
 from clusterctl.translation import tr, trn
 

@@ -54,7 +54,7 @@ from clusterctl.plans.runs.history import History
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
-from clusterctl.plans.sync.received_names import OutsideFiles, RefusedEntry
+from clusterctl.plans.sync.listed_files import OutsideFiles, RefusedEntry
 from clusterctl.protocol.messages.checks import GroupResult, MeshPath, MeshResult, RoundEntry, SearchReport
 from clusterctl.protocol.messages.facts import GpuUsage, Orphan
 from clusterctl.protocol.run_id import RunId

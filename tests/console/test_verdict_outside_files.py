@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterctl.console.run.verdict import render_outside, render_outside_note
-from clusterctl.plans.sync.received_names import OutsideFiles
+from clusterctl.plans.sync.listed_files import OutsideFiles
 
 
 def test_the_line_counts_names_and_shows_where() -> None:

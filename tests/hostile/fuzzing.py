@@ -72,8 +72,7 @@ from clusterctl.plans.runs.selection import (
 from clusterctl.plans.runs.state import attempts_of, live_state, node_ranks
 from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.judge import to_findings
-from clusterctl.plans.sync.copy import plan_relay
-from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, plan_download
+from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, plan_download, plan_relay
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 

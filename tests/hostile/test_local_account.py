@@ -18,7 +18,7 @@ from ground import CONTROLS, Ground, Seen, World
 from clusterctl.client.files.node_files import NodeListing
 from clusterctl.client.files.target_dir import name_shared_homes
 from clusterctl.client.sync.contents import StatCache
-from clusterctl.plans.sync.received_names import META_FOLDER
+from clusterctl.plans.sync.listed_files import META_FOLDER
 
 STRANGER = 65534
 OWNER = "0123456789abcdef"

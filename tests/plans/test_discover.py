@@ -16,7 +16,7 @@ from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.importers.imported import Imported, ImportedHost
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_discovered
+from clusterctl.specs.render import render_discovered
 from clusterctl.specs.yaml.reader import read_tree
 from clusterctl.specs.yaml.tree import YamlList, YamlScalar, render_scalar
 

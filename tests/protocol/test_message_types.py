@@ -125,7 +125,6 @@ FOREIGN_RECORDS = {
     "node/diagnose/breakpoint.py": "what the rank gives to the file that it executes",
     "node/fork/imports.py": "variables of a module of any library",
     "node/supervise/gate.py": "arguments of subprocess.Popen",
-    "specs/inventory/render.py": "settings that all hosts of an imported inventory share",
     "specs/json_schema.py": "JSON Schema, and any value as JSON: written and read there alone",
 }
 

@@ -87,7 +87,7 @@ def import_(
     from clusterctl.cli.actions.init.write_files import write_new_file
     from clusterctl.cli.context.nodes import hint_next, notice
     from clusterctl.console.terminal import info
-    from clusterctl.specs.inventory.render import describe_groups, render_inventory
+    from clusterctl.specs.render import describe_groups, render_inventory
 
     foreign = read_imported(file, form, group)
     text = render_inventory(foreign, group or "")

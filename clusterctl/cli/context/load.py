@@ -195,7 +195,7 @@ def _read_inventory(chosen: ChosenInventory) -> tuple[str, str]:
     """Read the text of the inventory and how messages call its file; hosts are written as one."""
     if chosen.hosts is None:
         return read_spec(chosen.path), str(chosen.path)
-    from clusterctl.specs.inventory.render import render_hosts
+    from clusterctl.specs.render import render_hosts
 
     return render_hosts(chosen.hosts), chosen.hosts
 

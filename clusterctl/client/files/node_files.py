@@ -19,7 +19,7 @@ from clusterctl.client.rpc.session import (
 )
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.sync.received_names import (
+from clusterctl.plans.sync.listed_files import (
     ROW_VALUES,
     FileSource,
     ListedEntry,

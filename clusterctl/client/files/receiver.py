@@ -28,8 +28,8 @@ from clusterctl.client.files.target_dir import (
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError, NodeError
 from clusterctl.node_texts import describe_system_error
+from clusterctl.plans.sync.listed_files import DownloadPlan, ListedEntry, RefusedEntry, Stamp
 from clusterctl.plans.sync.manifest import render_megabytes
-from clusterctl.plans.sync.received_names import DownloadPlan, ListedEntry, RefusedEntry, Stamp
 from clusterctl.translation import tr
 
 CHUNK = 1 << 20

@@ -26,9 +26,8 @@ from clusterctl.client.sync.contents import (
 from clusterctl.client.sync.scan import THREADS, ScanResult
 from clusterctl.errors import UsageError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.copy import EXECUTABLE, PLAIN, RelayPlan
+from clusterctl.plans.sync.listed_files import EXECUTABLE, PLAIN, ListedEntry, RelayPlan
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest, decode_name, make_manifest
-from clusterctl.plans.sync.received_names import ListedEntry
 from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.translation import tr
 

@@ -34,7 +34,7 @@ from clusterctl.client.local.private_files import check_private, read_own, write
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.received_names import ACTED_ON, META_FOLDER, ListedEntry, Stamp, plain_name
+from clusterctl.plans.sync.listed_files import ACTED_ON, META_FOLDER, ListedEntry, Stamp, plain_name
 from clusterctl.translation import tr
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)

@@ -48,7 +48,7 @@ from clusterctl.plans.runs.verdict import (
     judged_state,
     name_state,
 )
-from clusterctl.plans.sync.received_names import outside_to_json, with_outside_files
+from clusterctl.plans.sync.listed_files import outside_to_json, with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, STALLED, SUCCEEDED, UNKNOWN, RunState

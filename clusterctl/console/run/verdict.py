@@ -29,7 +29,7 @@ from clusterctl.plans.runs.verdict import (
     describe_alone,
     render_unplanned,
 )
-from clusterctl.plans.sync.received_names import OutsideFiles
+from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED

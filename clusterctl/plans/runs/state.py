@@ -17,7 +17,7 @@ from clusterctl.plans.runs.gang_record import (
     parse_attempts,
     parse_roster,
 )
-from clusterctl.plans.sync.received_names import OutsideFiles, parse_outside
+from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
     MOST_ATTEMPTS,
     MOST_EXIT,

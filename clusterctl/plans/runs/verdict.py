@@ -22,7 +22,7 @@ from clusterctl.plans.runs.state import (
     run_seconds,
     taking_part,
 )
-from clusterctl.plans.sync.received_names import OutsideFiles, outside_to_json, with_outside_files
+from clusterctl.plans.sync.listed_files import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart, RunEnd, judge_end
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending

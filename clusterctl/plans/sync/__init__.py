@@ -1,6 +1,5 @@
 """Which files are sent or downloaded.
 
-`ignore` has the `.gitignore` rules, `manifest` a tree and its hash, `received_names` the names that a node may send,
-`copy` the paths of `cp`, `outside_files` what a run left elsewhere. Not here: transfers (`client/sync`,
-`client/files`). Start with `manifest`.
+`ignore` has the `.gitignore` rules, `manifest` a tree and its hash, `listed_files` what a node may send, and the paths
+of `cp`. Not here: transfers (`client/sync`, `client/files`). Start with `manifest`.
 """

@@ -1,5 +1,5 @@
 """Inventories from files of other tools, and from what Ansible lists itself.
 
 `detect` recognises the format, `hostfile` and `ansible` read it, `imported` is what they return. Not here: writing the
-inventory (`specs/inventory/render`). Start with `detect`.
+inventory (`specs/render`). Start with `detect`.
 """

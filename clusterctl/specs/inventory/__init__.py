@@ -1,5 +1,5 @@
-"""The inventory file: values, parser, text.
+"""The inventory file: values and parser.
 
-`model` declares its keys and has the values, `parse` and `render` go between text and values. Not here: files of
-other tools (`specs/importers`). Start with `model`.
+`model` declares its keys and has the values, `parse` reads text. Not here: files of other tools
+(`specs/importers`), new files (`specs/render`). Start with `model`.
 """

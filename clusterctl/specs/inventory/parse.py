@@ -20,7 +20,7 @@ from clusterctl.specs.inventory.model import (
     Slurm,
     Ssh,
 )
-from clusterctl.specs.inventory.render import render_inventory
+from clusterctl.specs.render import render_inventory
 from clusterctl.specs.yaml.reader import read_document, sort_issues
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, follow_path, quoted
 from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, missing_key, validate

@@ -1,5 +1,5 @@
-"""The job file: values, parser, text.
+"""The job file: values and parser.
 
-`model` declares its keys and has the values, `parse` reads text, `render` writes a new file. Not here: command lines
+`model` declares its keys and has the values, `parse` reads text. Not here: new files (`specs/render`), command lines
 (`plans/launch`). Start with `model`.
 """

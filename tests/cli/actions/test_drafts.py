@@ -11,7 +11,7 @@ from clusterctl.cli.actions.init.drafts import SetupDraft, draft_job, draft_setu
 from clusterctl.cli.actions.init.machines import has_gpus
 from clusterctl.protocol.messages.facts import Facts, Gpu, Gpus
 from clusterctl.specs.job.parse import parse_job
-from clusterctl.specs.job.render import render_brief_job, render_job
+from clusterctl.specs.render import render_brief_job, render_job
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.errors import ConnectionLost, LocalSystemError, NodeError
-from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, OutsideFiles, plan_download
+from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, OutsideFiles, plan_download
 from clusterctl.protocol.untrusted import Untrusted
 
 JOB = "digits"

@@ -24,9 +24,8 @@ from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.contents import Contents
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.errors import ClusterctlError, NodeError, UsageError
-from clusterctl.plans.sync.copy import RelayPlan, plan_relay
+from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, ListedEntry, RelayPlan, plan_relay
 from clusterctl.plans.sync.manifest import make_manifest
-from clusterctl.plans.sync.received_names import MAX_NAMES, FileSource, ListedEntry
 from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.protocol.messages.verbs import TakeRequest
 from clusterctl.protocol.untrusted import Untrusted

@@ -15,7 +15,7 @@ from clusterctl.client.files.target_dir import (
     remove_meta,
 )
 from clusterctl.errors import LocalSystemError
-from clusterctl.plans.sync.received_names import META_FOLDER, plain_name
+from clusterctl.plans.sync.listed_files import META_FOLDER, plain_name
 
 
 def test_a_second_download_takes_nothing_from_the_first(tmp_path: Path) -> None:

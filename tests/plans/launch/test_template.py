@@ -9,8 +9,8 @@ import pytest
 from clusterctl.plans.launch.template import (
     AgentValue,
     Unmeasured,
+    escape_dollars,
     fill_placeholders,
-    fill_torchrun_argument,
     list_unmeasured,
     make_template,
     quote_template,
@@ -31,7 +31,7 @@ def test_arguments_survive_torchruns_own_substitution() -> None:
     from string import Template
 
     for written in ("$$", "$HOME", "$local_rank", "a$$b$", "$$$$", "${local_rank}"):
-        (argument,) = fill_torchrun_argument(written, {})
+        (argument,) = fill_placeholders(written, {}, escape_dollars)
         assert isinstance(argument, str)
         expected = "7" if written == "${local_rank}" else written
         assert Template(argument).safe_substitute(local_rank="7") == expected

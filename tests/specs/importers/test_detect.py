@@ -11,7 +11,7 @@ from clusterctl.errors import SpecError
 from clusterctl.specs.importers.detect import parse_imported
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_inventory
+from clusterctl.specs.render import render_inventory
 
 
 def take(

@@ -16,7 +16,7 @@ from clusterctl.errors import SpecError
 from clusterctl.specs.importers.detect import FORMATS, parse_imported
 from clusterctl.specs.importers.imported import MOST_CHARACTERS
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_inventory
+from clusterctl.specs.render import render_inventory
 
 HOSTFILES = ["a slots=8\nb slots=8 max_slots=9\n", "u@a:4\nb:4\n", "10.0.0.1\n10.0.0.2:2222\n"]
 WORDS = [

@@ -50,16 +50,19 @@ from clusterctl.console.results import (
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
-from clusterctl.plans.sync.copy import (
+from clusterctl.plans.sync.listed_files import (
+    MAX_NAMES,
     CopyPath,
+    DownloadPlan,
+    FileSource,
     RelayPlan,
     parse_copy_path,
     parse_copy_paths,
+    plan_download,
     plan_gather,
     plan_relay,
 )
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest
-from clusterctl.plans.sync.received_names import MAX_NAMES, DownloadPlan, FileSource, plan_download
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 

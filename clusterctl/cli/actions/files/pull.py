@@ -30,7 +30,7 @@ from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Runs, choose_run
-from clusterctl.plans.sync.received_names import (
+from clusterctl.plans.sync.listed_files import (
     MAX_BYTES,
     MAX_ENTRIES,
     MAX_NAMES,

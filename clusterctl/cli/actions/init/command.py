@@ -32,9 +32,8 @@ from clusterctl.console.documents.output import write_document
 from clusterctl.console.terminal import hint, info
 from clusterctl.errors import UsageError
 from clusterctl.plans.discover import PythonChoice
-from clusterctl.specs.inventory.render import render_inventory
-from clusterctl.specs.job.render import choose_job_name, render_job
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.render import choose_job_name, render_inventory, render_job
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from clusterctl.plans.discover import list_imports, list_requirements
 from clusterctl.plans.launch.script import LARGEST_SCRIPT, ScriptUse, output_args, plan_script
 from clusterctl.plans.launch.setup import NAMES_TORCH
-from clusterctl.specs.job.render import JobDraft
+from clusterctl.specs.render import JobDraft
 
 REQUIREMENTS = "requirements.txt"
 # Lock files of which `setup` makes an environment, the most exact first.

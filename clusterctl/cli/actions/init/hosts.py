@@ -20,7 +20,7 @@ from clusterctl.cli.options import prompt
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
 from clusterctl.specs.importers.imported import Imported
-from clusterctl.specs.inventory.render import describe_groups
+from clusterctl.specs.render import describe_groups
 from clusterctl.translation import tr, trn
 
 MOST_SHOWN = 20  # hosts in a line

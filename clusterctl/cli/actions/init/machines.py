@@ -40,7 +40,7 @@ from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import DEFAULT_CLUSTER, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_discovered, render_inventory, split_hosts
+from clusterctl.specs.render import render_discovered, render_inventory, split_hosts
 from clusterctl.specs.text import command_line
 from clusterctl.specs.values import accepts, parse_node_name
 from clusterctl.translation import to_translate, tr, trn

@@ -24,10 +24,9 @@ from clusterctl.console.terminal import hint
 from clusterctl.errors import UsageError
 from clusterctl.specs.inventory.model import Inventory, name_cluster
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import split_hosts
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.parse import parse_job
-from clusterctl.specs.job.render import choose_job_name, render_brief_job
+from clusterctl.specs.render import choose_job_name, render_brief_job, split_hosts
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 

@@ -9,7 +9,7 @@ import pytest
 from clusterctl.cli.actions.files.copy import Copy, CopyOptions, Results
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.errors import NodeError
-from clusterctl.plans.sync.copy import parse_copy_path
+from clusterctl.plans.sync.listed_files import parse_copy_path
 from clusterctl.specs.inventory.parse import parse_inventory
 
 INVENTORY = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-")

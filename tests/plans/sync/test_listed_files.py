@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterctl.plans.sync.received_names import (
+from clusterctl.plans.sync.listed_files import (
     FileSource,
     ListedEntry,
     find_path_problem,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.sync.copy import (
+from clusterctl.plans.sync.listed_files import (
     CopyPath,
+    ListedEntry,
     parse_copy_path,
     parse_copy_paths,
     plan_gather,
     plan_relay,
 )
 from clusterctl.plans.sync.manifest import make_manifest
-from clusterctl.plans.sync.received_names import ListedEntry
 from clusterctl.protocol.manifest import TreeEntry
 
 SHA, OTHER = "a" * 64, "b" * 64

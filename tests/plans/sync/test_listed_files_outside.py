@@ -9,7 +9,7 @@ from ends import judge
 
 from clusterctl.plans.runs.state import parse_state
 from clusterctl.plans.runs.verdict import verdict_to_json
-from clusterctl.plans.sync.received_names import OutsideFiles, parse_outside, with_outside_files
+from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.untrusted import Untrusted
 
 RAW = {"files": 2, "bytes": 13, "names": ["0.ckpt", "1.ckpt"], "more": False}
