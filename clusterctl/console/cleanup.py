@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         EndedOrphansEntry,
         FailedNode,
         KeptRun,
-        OrphanOfNode,
         OrphansDocument,
         OtherOrphans,
         RemovedRun,
@@ -222,7 +221,7 @@ def show_ended_orphans(ended: Mapping[str, EndedOrphans]) -> None:
 def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> OrphansDocument:
     """Return the processes that crashed runs left."""
     own_orphans = [
-        _orphan_to_json(name, orphan)
+        {"node": name, **vars(orphan)}
         for name, node_orphans in orphans_by_node.items()
         for orphan in node_orphans.own
     ]
@@ -232,22 +231,6 @@ def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> OrphansDocument:
         for user, count in node_orphans.others.items()
     ]
     return {"schema": 1, "orphans": own_orphans, "others": other_orphans}
-
-
-def _orphan_to_json(name: str, orphan: Orphan) -> OrphanOfNode:
-    return {
-        "node": name,
-        "run": orphan.run,
-        "pid": orphan.pid,
-        "starttime": orphan.starttime,
-        "age": orphan.age,
-        "command": orphan.command,
-        "known": orphan.known,
-        "job": orphan.job,
-        "state": orphan.state,
-        "launched_by": orphan.launched_by,
-        "launched_id": orphan.launched_id,
-    }
 
 
 def ended_orphans_to_json(

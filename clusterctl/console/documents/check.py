@@ -8,8 +8,9 @@ from typing_extensions import NotRequired, TypedDict
 
 from clusterctl.console.documents.fields_of import FieldsOf
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.plans.diagnose.evidence import Frame, GroupRecord
+from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
 from clusterctl.plans.diagnose.slow import Lateness
+from clusterctl.protocol.messages.checks import GroupResult, SearchReport
 from clusterctl.protocol.messages.facts import Facts, GpuUsage
 
 # A keyword of Python, which no class can have as a name.
@@ -40,17 +41,7 @@ class NetworkTest(TypedDict):
     ways: list[NetworkPath]
 
 
-class DeepGroup(TypedDict):
-    """How a group of nodes fared: `rows` are bytes and seconds of an all_reduce."""
-
-    nodes: list[str]
-    ranks: int
-    ok: bool
-    error: str | None
-    rank: int | None
-    at: int | None
-    rows: list[list[float]]
-    joined: float | None
+DeepGroup = Annotated[dict[str, Any], FieldsOf(GroupResult, (("nodes", list[str]),))]
 
 
 class DeepRoundEntry(TypedDict):
@@ -61,15 +52,13 @@ class DeepRoundEntry(TypedDict):
     groups: list[DeepGroup]
 
 
-class DeepConclusion(TypedDict):
-    """Which nodes and links are at fault; `rest`: all others work together without them."""
-
-    ok: bool
-    nodes: list[str]
-    links: list[list[str]]
-    slow_nodes: list[str]
-    slow_links: list[list[str]]
-    rest: bool | None
+_NAMED_PARTS = (
+    ("nodes", list[str]),
+    ("links", list[list[str]]),
+    ("slow_nodes", list[str]),
+    ("slow_links", list[list[str]]),
+)
+DeepConclusion = Annotated[dict[str, Any], FieldsOf(SearchReport, _NAMED_PARTS)]
 
 
 class DeepCheck(TypedDict):
@@ -113,9 +102,6 @@ class CheckDocument(NodesAndFindings):
     deep: NotRequired[DeepCheck]
 
 
-FrameEntry = Annotated[dict[str, Any], FieldsOf(Frame)]
-
-
 class AskedNode(TypedDict):
     """Whether a node answered, and in how many seconds."""
 
@@ -125,31 +111,8 @@ class AskedNode(TypedDict):
     error: str | None
 
 
-class EvidenceEntry(TypedDict):
-    """What is known of one rank; `where` is the line of the job at which its main thread is, `frames` innermost first.
-
-    `problem` is why it could not be asked; `silent` is for how many seconds it has written nothing, `cpu` counts
-    processors.
-    """
-
-    rank: int
-    node: str
-    pid: int | None
-    problem: str
-    exit: int | None
-    signal: int | None
-    stderr: str
-    silent: float | None
-    process: str
-    waits_in: str
-    traced: bool
-    uncaught: bool
-    cpu: float | None
-    stack: str
-    frames: list[FrameEntry]
-    groups: list[Annotated[dict[str, Any], FieldsOf(GroupRecord)]]
-    records_problem: str
-    where: FrameEntry | None
+# with `where`, the line of the job at which its main thread is
+EvidenceEntry = Annotated[dict[str, Any], FieldsOf(RankEvidence, (("where", Frame | None),))]
 
 
 class Diagnosis(TypedDict):

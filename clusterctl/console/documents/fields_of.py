@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from operator import or_
 from types import UnionType
@@ -18,14 +18,18 @@ from clusterctl.protocol.messages.record import Record, fields_of
 class FieldsOf:
     """Marks a part of a document that has the fields of a class: `Annotated[dict[str, Any], FieldsOf(Facts)]`.
 
-    The class is then the one declaration: pydantic reads it for the schema, so a new field is in both.
+    The class is then the one declaration: pydantic reads it for the schema, so a new field is in both. `other` are the
+    keys that have another type in the document, as nodes by name for nodes by number, or that the class lacks.
     """
 
     kind: type
+    other: tuple[tuple[str, Any], ...] = ()
 
     def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], Any]) -> Any:
         """Return pydantic's schema of the class."""
-        return handler(_without_records(self.kind))
+        return handler(
+            _as_typed_dict(self.kind, **dict(self.other)) if self.other else _without_records(self.kind)
+        )
 
 
 def _without_records(hint: Any) -> Any:
@@ -39,9 +43,11 @@ def _without_records(hint: Any) -> Any:
     return reduce(or_, arguments) if origin in (Union, UnionType) else origin[arguments]
 
 
-def _as_typed_dict(kind: type[Record]) -> Any:
+def _as_typed_dict(kind: type, **other: Any) -> Any:
+    value_class: Any = kind
+    names = fields_of(kind) if issubclass(kind, Record) else [field.name for field in fields(value_class)]
     hints = get_type_hints(kind)
     make: Any = TypedDict  # by its name a type checker allows it for literals alone
-    document = make(kind.__name__, {name: _without_records(hints[name]) for name in fields_of(kind)})
+    document = make(kind.__name__, {**{name: _without_records(hints[name]) for name in names}, **other})
     document.__doc__ = kind.__doc__
     return document

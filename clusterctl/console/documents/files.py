@@ -182,20 +182,8 @@ class OtherOrphans(TypedDict):
     count: int
 
 
-class OrphanOfNode(TypedDict):
-    """A leftover process of a run: started in clock ticks since the boot, `age` in seconds."""
-
-    node: str
-    run: str | None
-    pid: int | None
-    starttime: int | None
-    age: float | None
-    command: str | None
-    known: bool | None
-    job: str | None
-    state: str | None
-    launched_by: str | None
-    launched_id: str | None
+# started in clock ticks since the boot, `age` in seconds
+OrphanOfNode = Annotated[dict[str, Any], FieldsOf(Orphan, (("node", str),))]
 
 
 class OrphansDocument(TypedDict):

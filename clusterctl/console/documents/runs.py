@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
 from clusterctl.console.documents.codes import ErrorEntry
+from clusterctl.console.documents.fields_of import FieldsOf
 from clusterctl.plans.runs.documents import (
     AloneEntry,
     AttemptEntry,
@@ -16,6 +17,7 @@ from clusterctl.plans.runs.documents import (
     OutsideFilesEntry,
     VerdictEntry,
 )
+from clusterctl.plans.runs.state import HaltedProcess
 from clusterctl.protocol.messages.verbs import StreamName
 from clusterctl.protocol.states import RunState
 
@@ -87,13 +89,6 @@ class RankEntry(RankActivityEntry):
     stopped: bool
 
 
-class HaltedEntry(TypedDict):
-    """A guardian, agent or torchrun that a signal or a debugger has halted."""
-
-    process: str
-    pid: int
-
-
 class RunNode(TypedDict):
     """One node's part of a run; a node that did not answer has only the first keys, and no ranks."""
 
@@ -107,7 +102,7 @@ class RunNode(TypedDict):
     torchrun_exit: NotRequired[int | None]
     reason: NotRequired[str]
     stopping: NotRequired[str | None]
-    halted: NotRequired[list[HaltedEntry]]
+    halted: NotRequired[list[Annotated[dict[str, Any], FieldsOf(HaltedProcess)]]]
     left: NotRequired[list[str]]
     outside: NotRequired[OutsideFilesEntry | None]
 

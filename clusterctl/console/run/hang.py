@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         AskedNode,
         DeepCheck,
         DeepConclusion,
-        DeepGroup,
         Diagnosis,
         EvidenceEntry,
         GpusByNode,
@@ -116,7 +115,10 @@ def deep_to_json(deep: DeepCheckResult) -> DeepCheck:
             {
                 "kind": round_result.round,
                 "seconds": round_result.seconds,
-                "groups": [_group_to_json(deep, group) for group in round_result.groups],
+                "groups": [
+                    {**to_json(group), "nodes": _node_names(deep, group.nodes)}
+                    for group in round_result.groups
+                ],
             }
             for round_result in deep.rounds
         ],
@@ -124,27 +126,13 @@ def deep_to_json(deep: DeepCheckResult) -> DeepCheck:
     }
 
 
-def _group_to_json(deep: DeepCheckResult, group: GroupResult) -> DeepGroup:
-    return {
-        "nodes": _node_names(deep, group.nodes),
-        "ranks": group.ranks,
-        "ok": group.ok,
-        "error": group.error,
-        "rank": group.rank,
-        "at": group.at,
-        "rows": [list(row) for row in group.rows],
-        "joined": group.joined,
-    }
-
-
 def _conclusion_to_json(deep: DeepCheckResult, conclusion: SearchReport) -> DeepConclusion:
     return {
-        "ok": conclusion.ok,
+        **to_json(conclusion),
         "nodes": _node_names(deep, conclusion.nodes),
         "links": [_node_names(deep, link) for link in conclusion.links],
         "slow_nodes": _node_names(deep, conclusion.slow_nodes),
         "slow_links": [_node_names(deep, link) for link in conclusion.slow_links],
-        "rest": conclusion.rest,
     }
 
 
@@ -373,24 +361,4 @@ def diagnosis_to_json(
 
 def rank_to_json(rank: RankEvidence) -> EvidenceEntry:
     """Return what is known of one rank; `where` is the line of the job at which its main thread is."""
-    where = rank.where
-    return {
-        "rank": rank.rank,
-        "node": rank.node,
-        "pid": rank.pid,
-        "problem": rank.problem,
-        "exit": rank.exit,
-        "signal": rank.signal,
-        "stderr": rank.stderr,
-        "silent": rank.silent,
-        "process": rank.process,
-        "waits_in": rank.waits_in,
-        "traced": rank.traced,
-        "uncaught": rank.uncaught,
-        "cpu": rank.cpu,
-        "stack": rank.stack,
-        "frames": [asdict(frame) for frame in rank.frames],
-        "groups": [asdict(group) for group in rank.groups],
-        "records_problem": rank.records_problem,
-        "where": None if where is None else asdict(where),
-    }
+    return {**asdict(rank), "where": None if rank.where is None else asdict(rank.where)}

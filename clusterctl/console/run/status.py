@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -355,7 +356,7 @@ def _node_to_json(name: str, node_rank: NodeRank | None, node: NodeState | None,
         "torchrun_exit": node.torchrun_exit,
         "reason": node.reason,
         "stopping": node.stopping or None,
-        "halted": [{"process": halted.process, "pid": halted.pid} for halted in node.halted],
+        "halted": [asdict(halted) for halted in node.halted],
         "left": list(node.left_processes),
         "outside": outside_to_json(node.outside_files),
         "ranks": [
