@@ -1,20 +1,14 @@
-"""The deep check on a node: all_reduce, answers of the ranks, which groups to try next.
-
-Which groups of nodes a deep check tries next, and who is to blame: no clock, no network, plain values.
-
-A round is a kind and disjoint groups of nodes, tried side by side; a result is how one group fared. `search` is a
-generator: it yields rounds, is sent their results, and returns what it found.
-
-What the ranks of a deep check write for each other into the run's store, and what follows from it for a group.
-
-Every rank may write anything there: what is read is bounded, and a wrong answer is an error of the rank that gave it.
-
-The job of `check --deep`: a real all_reduce of all nodes, and rounds of fewer nodes that show who is in the way.
+"""The job of `check --deep`: a real all_reduce of all nodes, and rounds of fewer nodes that show who is in the way.
 
 torchrun starts it on every node. Rank 0 leads: it names a round's groups in the run's store, every rank of a group
-takes part in a process of its own, which is killed at the round's limit, and tells there how it went. So a round that
+takes part in a process of its own, which is killed at the round's limit, and writes there how it went. So a round that
 hangs costs its limit, and nothing of it reaches into the next. Rank 0 writes a line of JSON per round, and at last
-what it found; lines begin with MARK.
+what it found; lines begin with MARK. Every rank may write anything into the store: what is read is bounded, and a wrong
+answer is an error of the rank that gave it.
+
+A round is a kind and disjoint groups of nodes, tried side by side; a result is how one group fared. `search` decides
+which groups come next, and who is to blame, without clock or network: it yields rounds, is sent their results, and
+returns what it found.
 
 arguments: backend, seconds for one round of all, seconds for all rounds
 """
@@ -56,6 +50,23 @@ if TYPE_CHECKING:
 ENOUGH_ROUNDS = 3  # rounds of pairs that show a bad node; a bad link between two good ones may take more
 SLOW_FRACTION = 0.4  # of the usual bandwidth
 LATENCY_FACTOR, LATENCY_MARGIN = 5.0, 0.002  # times the usual latency, and seconds above it
+SIZES = (8, 64 << 10, 1 << 20, 16 << 20)  # bytes
+LARGE_SIZES = (128 << 20,)  # with NCCL
+LONGEST_ANSWER = 64 << 10  # bytes
+BYTES_PER_RANK = 16  # of JSON, in the list of a round's groups
+LONGEST_ERROR = 300  # characters
+SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
+MARK = "clusterctl-deep "
+SECONDS_PER_SIZE = 0.3  # seconds per size, about
+# seconds that one all_reduce may be expected to take: of all, of fewer
+LONGEST_ALL_REDUCE = {True: 3.0, False: 0.7}
+MOST_REPETITIONS = 200
+# where in Gloo's source, which says nothing to a user
+SOURCE_PREFIX = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")
+ENOUGH_ROWS = 3  # rows that tell enough, if time runs out in a larger one
+SMALL_GROUP_SHARE = 0.5  # of the limit of all, for a smaller group
+ANSWER_GRACE = 3.0  # seconds that the leader waits beyond a round's limit
+STORE_TIMEOUT = timedelta(seconds=600)
 
 
 class Round(NamedTuple):
@@ -207,14 +218,6 @@ def is_slow(result: Result, usual: Result) -> bool:
     return result.bandwidth < usual.bandwidth * SLOW_FRACTION or high_latency
 
 
-SIZES = (8, 64 << 10, 1 << 20, 16 << 20)  # bytes
-LARGE_SIZES = (128 << 20,)  # with NCCL
-LONGEST_ANSWER = 64 << 10  # bytes
-BYTES_PER_RANK = 16  # of JSON, in the list of a round's groups
-LONGEST_ERROR = 300  # characters
-SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
-
-
 def read_groups(text: bytes, size: int) -> List[List[Rank]]:
     """Read the groups of a round, which rank 0 has named; none at the end, and where it names what cannot be."""
     try:
@@ -282,21 +285,6 @@ def to_result(group: GroupResult, rank_count: int) -> Result:
         return Result(False)
     factor = 2.0 * (rank_count - 1) / rank_count if rank_count > 1 else 1.0
     return Result(True, max(factor * size / seconds for size, seconds in group.rows), group.latency)
-
-
-MARK = "clusterctl-deep "
-SECONDS_PER_SIZE = 0.3  # seconds per size, about
-LONGEST_ALL_REDUCE = {
-    True: 3.0,
-    False: 0.7,
-}  # seconds that one all_reduce may be expected to take: of all, of fewer
-MOST_REPETITIONS = 200  # repetitions
-# where in Gloo's source, which says nothing to a user
-SOURCE_PREFIX = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")
-ENOUGH_ROWS = 3  # rows that tell enough, if time runs out in a larger one
-SMALL_GROUP_SHARE = 0.5  # of the limit of all, for a smaller group
-ANSWER_GRACE = 3.0  # seconds that the leader waits beyond a round's limit
-STORE_TIMEOUT = timedelta(seconds=600)
 
 
 def main() -> None:
@@ -453,86 +441,36 @@ def receive_answer(reader: int, limit: float) -> RankProgress:
     return answer
 
 
-class Participant(NamedTuple):
-    """What one process does: its place in a group of `group_size`, the seconds for all, and for one all_reduce."""
+class Participant:
+    """One process's place in a group, and all_reduce on its device, checked and timed."""
 
-    backend: str
-    key: str
-    group_rank: int
-    group_size: int
-    limit: float
-    longest: float
+    def __init__(
+        self, backend: str, key: str, group_rank: int, group_size: int, limit: float, longest: float
+    ) -> None:
+        """Take note of the seconds for all, and for one all_reduce."""
+        self.backend, self.longest = backend, longest
+        self._key, self._group_rank, self._group_size = key, group_rank, group_size
+        self._limit = limit
 
-
-def measure_and_exit(writer: int, participant: Participant) -> None:
-    """Take part in one collective after the other, and say how far it got; never returns."""
-    try:
-        answer = measure(writer, participant)
-    except BaseException as error:  # whatever it is, the leader shall hear of it
-        lines = SOURCE_PREFIX.sub("", str(error).strip()).splitlines() or [type(error).__name__]
-        answer = {"error": lines[0][:300], "late": "imed out" in lines[0], "rows": []}
-    send_answer(writer, answer)
-    os._exit(0)
-
-
-def send_answer(writer: int, answer: RankProgress) -> None:
-    """Write a line for the parent."""
-    os.write(writer, json.dumps(answer).encode() + b"\n")
-
-
-def measure(writer: int, participant: Participant) -> RankProgress:
-    """Form the group and measure all_reduce: the first row of `rows` is the latency, [bytes, seconds]."""
-    began = time.monotonic()
-    send_answer(writer, {"at": "connecting", "rows": []})
-    bench = join_group(participant)
-    answer: RankProgress = {
-        "wrong": not bench.is_correct(1000),
-        "joined": round(time.monotonic() - began, 3),
-        "rows": [],
-    }
-    for length in SIZES + (LARGE_SIZES if participant.backend == "nccl" else ()):
-        rows = answer["rows"]
-        if len(rows) >= 2 and rows[-1][1] * length / rows[-1][0] > participant.longest:
-            break
-        step = "all_reduce of %d bytes" % length
-        send_answer(writer, {"at": step, **answer})
-        answer["wrong"] = not bench.is_correct(length // 4) or answer["wrong"]
-        rows.append([length, bench.time(length // 4)])
-    return answer
-
-
-def join_group(participant: Participant) -> Bench:
-    """Form the process group; Gloo's own patience ends a little before ours, because its error says more."""
-    import torch
-    import torch.distributed as dist
-
-    device = torch.device("cpu")
-    if participant.backend == "nccl":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    # NCCL's own end is an abort without words
-    seconds = participant.limit - 1.0 if device.type == "cpu" else 2 * participant.limit
-    timeout = timedelta(seconds=max(1.0, seconds))
-    store = dist.PrefixStore(participant.key, open_store())
-    dist.init_process_group(
-        participant.backend,
-        store=store,
-        rank=participant.group_rank,
-        world_size=participant.group_size,
-        timeout=timeout,
-    )
-    return Bench(device, participant.group_rank, participant.group_size)
-
-
-class Bench:
-    """all_reduce on one device, checked and timed."""
-
-    def __init__(self, device: Any, group_rank: int, group_size: int) -> None:
+    def join(self) -> None:
+        """Form the process group; Gloo's own patience ends a little before ours, because its error says more."""
         import torch
         import torch.distributed as dist
 
         self._torch, self._dist = torch, dist
-        self._device, self._group_rank, self._group_size = device, group_rank, group_size
+        self._device = torch.device("cpu")
+        if self.backend == "nccl":
+            self._device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(self._device)
+        # NCCL's own end is an abort without words
+        seconds = self._limit - 1.0 if self._device.type == "cpu" else 2 * self._limit
+        dist.init_process_group(
+            self.backend,
+            store=dist.PrefixStore(self._key, open_store()),
+            rank=self._group_rank,
+            world_size=self._group_size,
+            timeout=timedelta(seconds=max(1.0, seconds)),
+        )
 
     def is_correct(self, count: int) -> bool:
         """Add up small whole numbers, which float32 does without rounding; every place has another sum."""
@@ -563,6 +501,43 @@ class Bench:
         slowest = self._torch.tensor([seconds], device=self._device, dtype=self._torch.float64)
         self._dist.all_reduce(slowest, op=self._dist.ReduceOp.MAX)
         return float(slowest.item())
+
+
+def measure_and_exit(writer: int, participant: Participant) -> None:
+    """Take part in one collective after the other, and say how far it got; never returns."""
+    try:
+        answer = measure(writer, participant)
+    except BaseException as error:  # whatever it is, the leader shall hear of it
+        lines = SOURCE_PREFIX.sub("", str(error).strip()).splitlines() or [type(error).__name__]
+        answer = {"error": lines[0][:300], "late": "imed out" in lines[0], "rows": []}
+    send_answer(writer, answer)
+    os._exit(0)
+
+
+def send_answer(writer: int, answer: RankProgress) -> None:
+    """Write a line for the parent."""
+    os.write(writer, json.dumps(answer).encode() + b"\n")
+
+
+def measure(writer: int, participant: Participant) -> RankProgress:
+    """Form the group and measure all_reduce: the first row of `rows` is the latency, [bytes, seconds]."""
+    began = time.monotonic()
+    send_answer(writer, {"at": "connecting", "rows": []})
+    participant.join()
+    answer: RankProgress = {
+        "wrong": not participant.is_correct(1000),
+        "joined": round(time.monotonic() - began, 3),
+        "rows": [],
+    }
+    for length in SIZES + (LARGE_SIZES if participant.backend == "nccl" else ()):
+        rows = answer["rows"]
+        if len(rows) >= 2 and rows[-1][1] * length / rows[-1][0] > participant.longest:
+            break
+        step = "all_reduce of %d bytes" % length
+        send_answer(writer, {"at": step, **answer})
+        answer["wrong"] = not participant.is_correct(length // 4) or answer["wrong"]
+        rows.append([length, participant.time(length // 4)])
+    return answer
 
 
 if __name__ == "__main__":

@@ -53,6 +53,14 @@ WRONG_PEER = "another program answers there"
 TCP_INFO_SIZE = 192
 # Where struct tcp_info has them (linux/tcp.h); the kernel only ever appends to it.
 LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, LEAST_RTT_OFFSET = 100, 68, 120, 148
+CONNECT_LIMIT = 2.5  # seconds; the kernel answers, and asks again after 1 s
+HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
+BULK_LIMIT = 2.5  # seconds without a byte
+MOST_PENDING = 144  # that have proved nothing yet
+LONGEST_NAME = 128  # characters
+ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
+ALARM_SECONDS = 30  # seconds from the first order to the end of this process, whatever happens
+CLIENT_TIMEOUT = 5.0  # seconds for a client that does not read
 
 
 class Credentials:
@@ -80,13 +88,6 @@ def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
     except (OSError, struct.error):
         pass
     return stats
-
-
-CONNECT_LIMIT = 2.5  # seconds; the kernel answers, and asks again after 1 s
-HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
-BULK_LIMIT = 2.5  # seconds without a byte
-MOST_PENDING = 144  # that have proved nothing yet
-LONGEST_NAME = 128  # characters
 
 
 class Bulk:
@@ -242,11 +243,6 @@ class Caller:
             **read_tcp_info(caller.line_socket.conn),
         )
         self._on_report()
-
-
-ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
-ALARM_SECONDS = 30  # seconds from the first order to the end of this process, whatever happens
-CLIENT_TIMEOUT = 5.0  # seconds for a client that does not read
 
 
 def serve(stream: Stream) -> None:

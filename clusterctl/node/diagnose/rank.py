@@ -10,36 +10,52 @@ the process PID there are in the directory of the attempt:
     PID.state    the first answer: whether an exception has ended the script, and whether SIGNAL is still ours; also
                  written at the exit after such an exception, because the thread does not live as long as destructors
     PID.records  the second answer, for RECORDS only: one line of JSON per recorder of torch, or why there is none
+    PID.group    {"pid", "starttime", "size", "rank", "ended"}: its process group of torch, which it has at its exit;
+                 size: null until it exits, 0 where it is not known, 1 if torch.distributed is imported and was never
+                 initialized, else the ranks of its default group; rank: its own in that group, else null; ended: when
+                 it exits, in the ticks of starttime
 
-Not here: who asks (`query`).
+The last is written by every Python process of an attempt, not only the ranks: a rank may leave the training to a
+process that it starts. A process that has not imported torch.distributed removes it at its exit.
+
+Not here: who asks (`query`), and who reads the groups (`supervise/ranks/groups.py`).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, MutableMapping
+    from typing import Any, Callable, MutableMapping, Optional
 
 VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that what it starts is not asked
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
 BREAKPOINT = "clusterctl_breakpoint"  # breakpoint.py there, if the run is one for `clusterctl debug`
 MODULE = "clusterctl_rank"  # the name of this file there
-GROUP = "clusterctl_group"  # group.py there
 STARTER = """import os.path, sys
 if sys.version_info >= (3, 8):
-    from clusterctl_group import watch
-    from clusterctl_rank import customize
+    from clusterctl_rank import customize, watch
     watch(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     customize(__file__)
 """  # an older Python that the job starts goes on without
-# The next three are also in stacks.py, which has the other side: here this file is alone.
+# The next three are also in query.py, which has the other side: here this file is alone.
 SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
 STATE, RECORDS = b"s", b"?"  # what is asked for; RECORDS include the state
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+SUFFIX = ".group"
+C10D, RPC = "torch.distributed.distributed_c10d", "torch.distributed.rpc"
+# What is set by init_process_group and kept by destroy_process_group, in torch 2.2 to 2.15; None before. A torch that
+# has it otherwise is one of which nothing is known.
+KEPT_MARKS = ("_backend", "_default_pg_init_method")
+# Ranks that have one of these may communicate by it.
+OTHER_LIBRARIES = (
+    *("jax", "jaxlib", "mpi4py", "horovod", "ray", "tensorflow"),
+    *("torch_xla", "mxnet", "paddle", "mindspore"),
+)
 
 
 def install(environ: MutableMapping[str, str]) -> None:
@@ -112,12 +128,15 @@ class _State:
 
 
 def _write_marker(state: _State, rank: int, stacks: int, thread: int, main: int) -> None:
-    with open("/proc/self/stat", "rb") as source:
-        starttime = int(source.read().rpartition(b")")[2].split()[19])
-    facts = (rank, os.getpid(), starttime, stacks, thread, main, *state.position)
+    facts = (rank, os.getpid(), _starttime(), stacks, thread, main, *state.position)
     keys = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d, "main": %d'
     marker = (keys + ', "local_rank": %d, "world_size": %d, "error_file": "%s"}') % facts
     _replace(state.base + ".json", marker.encode("ascii"))
+
+
+def _starttime() -> int:
+    with open("/proc/self/stat", "rb") as source:
+        return int(source.read().rpartition(b")")[2].split()[19])
 
 
 def _position(environ: MutableMapping[str, str]) -> tuple[int, int, str]:
@@ -173,12 +192,102 @@ def _replace(path: str, content: bytes) -> None:
     os.rename(new, path)
 
 
+def watch(folder: str) -> None:
+    """Begin to watch this process; whatever prevents it must not prevent the job."""
+    import atexit
+
+    try:
+        if _is_resource_tracker():
+            return
+        process = _Process(folder)
+        process.write(None)
+        atexit.register(process.write_at_exit)
+        os.register_at_fork(after_in_child=process.on_fork)
+    except Exception:  # noqa: BLE001, RUF100 - the job is more important
+        return
+
+
+def read_size() -> Optional[int]:
+    """Return the size of this process's group as PID.group has it; None if torch.distributed is not imported."""
+    c10d: Any = sys.modules.get(C10D)
+    if c10d is None:
+        return None
+    if c10d.is_initialized():
+        return int(c10d.get_world_size())
+    other = any(name in sys.modules for name in OTHER_LIBRARIES)
+    used = any(getattr(c10d, name, "") is not None for name in KEPT_MARKS)
+    has_rpc = getattr(sys.modules.get(RPC), "_init_counter", 0) > 0
+    return 0 if other or used or has_rpc else 1
+
+
+def read_rank() -> Optional[int]:
+    """Return the rank of this process in its default group; None if it is in none."""
+    c10d: Any = sys.modules.get(C10D)
+    return int(c10d.get_rank()) if c10d is not None and c10d.is_initialized() else None
+
+
+def _is_resource_tracker() -> bool:
+    """Return whether multiprocessing has started this process to clean up: it outlives the others, and is killed."""
+    with open("/proc/self/cmdline", "rb") as source:
+        return b"multiprocessing.resource_tracker" in source.read(4096)
+
+
+class _Process:
+    """This process, also after a fork."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._inherited: Optional[int] = None  # the size when it was forked
+        self._forked = False
+
+    def write(self, size: Optional[int]) -> None:
+        """Write the file."""
+        ended = rank = None
+        if size is not None:
+            ended = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+            rank = read_rank() if size > 1 else None
+        facts = [
+            "null" if fact is None else str(fact) for fact in (os.getpid(), _starttime(), size, rank, ended)
+        ]
+        content = '{"pid": %s, "starttime": %s, "size": %s, "rank": %s, "ended": %s}' % tuple(facts)
+        _replace(self._path(), content.encode("ascii"))
+
+    def write_at_exit(self) -> None:
+        """Write the size, or remove the file; a forked process, such as a data loader's, only what is new."""
+        try:
+            size = read_size()
+            if size is None and not self._forked:
+                os.unlink(self._path())
+            elif size is not None and not (self._forked and size == self._inherited):
+                self.write(size)
+        except Exception:  # noqa: BLE001, RUF100 - nothing may be printed at the exit
+            return
+
+    def on_fork(self) -> None:
+        """Take notice that this is another process, in which multiprocessing may leave no time for `atexit`."""
+        try:
+            self._forked, self._inherited = True, read_size()
+            util: Any = sys.modules.get("multiprocessing.util")
+            if util is not None:  # it forgets all finalizers just after the fork, then calls this
+                util.register_after_fork(self, _finalize)
+        except Exception:  # noqa: BLE001, RUF100 - see watch
+            return
+
+    def _path(self) -> str:
+        return os.path.join(self._folder, "%d%s" % (os.getpid(), SUFFIX))
+
+
+def _finalize(process: _Process) -> None:
+    util: Any = sys.modules["multiprocessing.util"]
+    util.Finalize(None, process.write_at_exit, exitpriority=-100)
+
+
 def customize(file: str) -> None:
     """Get ready and remove our traces: the interpreter goes on with the next sitecustomize, if there is one."""
     here = os.path.dirname(os.path.abspath(file))
     install(os.environ)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
     sys.path_importer_cache.pop(here, None)
-    for name in (MODULE, GROUP, "sitecustomize"):
+    for name in (MODULE, "sitecustomize"):
         del sys.modules[name]
     __import__("sitecustomize")  # where there is none, the error is what the interpreter expects

@@ -21,7 +21,6 @@ import types
 from contextlib import suppress
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Sequence
 
-from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
 
 OWN_PACKAGE = __name__.partition(".")[0]
@@ -60,7 +59,7 @@ def apply_command(command: Command, stdout: int, stderr: int) -> None:
     reset_faulthandler()
     folder = os.environ.get(diagnosed_rank.VARIABLE)
     if folder:
-        watched_group.watch(folder)
+        diagnosed_rank.watch(folder)
     diagnosed_rank.install(os.environ)
 
 

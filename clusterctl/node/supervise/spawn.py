@@ -11,7 +11,6 @@ from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, describe_limit, split_status
 from ...protocol.run_paths import ERROR_FILE, RunPaths
 from ..diagnose import breakpoint as debugged_rank
-from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
 from ..runtime.children import start_child
 from ..runtime.event_loop import Loop
@@ -115,7 +114,6 @@ def prepare_diagnosis(folder: str, search_path: str, *, debug: bool = False) -> 
     site = os.path.join(folder, diagnosed_rank.SITE)
     modules = {
         diagnosed_rank.MODULE: diagnosed_rank,
-        watched_group.MODULE: watched_group,
         **({debugged_rank.MODULE: debugged_rank} if debug else {}),
     }
     try:

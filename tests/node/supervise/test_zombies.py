@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from recorded_effects import call, make_run
 
-from clusterctl.node.diagnose.stacks import LONGEST_STACK, StackRequest, State, find_thread, is_script_over
+from clusterctl.node.diagnose.query import LONGEST_STACK, RankState, StackRequest, find_thread, is_script_over
 from clusterctl.node.lifecycle.ending import on_rank_stuck
 from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity, Stat
@@ -97,16 +97,16 @@ def test_an_exception_counts_only_as_the_last_words(stderr: str, exception: str)
 @pytest.mark.parametrize(
     ("state", "stacks", "proof"),
     [
-        (State(uncaught=True, ours=True), [JOINS, JOINS], True),
-        (State(uncaught=False, ours=True), [JOINS, JOINS], False),
+        (RankState(uncaught=True, ours=True), [JOINS, JOINS], True),
+        (RankState(uncaught=False, ours=True), [JOINS, JOINS], False),
         (None, [JOINS, JOINS], False),
-        (State(uncaught=True, ours=True), [JOINS], False),
-        (State(uncaught=True, ours=True), [JOINS, '  File "save.py", line 5 in write'], False),
-        (State(uncaught=True, ours=True), [IN_SCRIPT, IN_SCRIPT], False),
-        (State(uncaught=True, ours=True), ["", ""], False),
+        (RankState(uncaught=True, ours=True), [JOINS], False),
+        (RankState(uncaught=True, ours=True), [JOINS, '  File "save.py", line 5 in write'], False),
+        (RankState(uncaught=True, ours=True), [IN_SCRIPT, IN_SCRIPT], False),
+        (RankState(uncaught=True, ours=True), ["", ""], False),
     ],
 )
-def test_without_proof_nothing_is_decided(state: State | None, stacks: list[str], proof: bool) -> None:
+def test_without_proof_nothing_is_decided(state: RankState | None, stacks: list[str], proof: bool) -> None:
     """The rank itself says that the exception was not caught, and its main thread stays where it is."""
     assert is_proof(state, stacks) is proof
 

@@ -15,8 +15,8 @@ import pytest
 from servers import closed_port
 
 from clusterctl.node.diagnose import breakpoint as debugged_rank
+from clusterctl.node.diagnose import query
 from clusterctl.node.diagnose import rank as asked_rank
-from clusterctl.node.diagnose import stacks
 from clusterctl.node.runtime.processes import identify
 from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.state.run_record import new_state
@@ -50,7 +50,7 @@ def rundir(tmp_path: Path) -> Path:
 def test_the_two_sides_of_diagnose_have_the_same_numbers() -> None:
     """One of them is alone in the run's directory."""
     names = ("SIGNAL", "STATE", "RECORDS")
-    assert [getattr(asked_rank, name) for name in names] == [getattr(stacks, name) for name in names]
+    assert [getattr(asked_rank, name) for name in names] == [getattr(query, name) for name in names]
     assert asked_rank.BREAKPOINT == debugged_rank.MODULE
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.diagnose import group as group_module
 from clusterctl.node.diagnose import rank as rank_module
 from clusterctl.node.diagnose.query import diagnose
 from clusterctl.node.runtime.processes import identify
@@ -59,8 +58,7 @@ class Ranks:
         self.folder = rundir / "diagnose" / "1"
         site = self.folder / "site"
         site.mkdir(parents=True)
-        for module in (rank_module, group_module):
-            shutil.copy(str(module.__file__), site / f"{module.MODULE}.py")
+        shutil.copy(str(rank_module.__file__), site / f"{rank_module.MODULE}.py")
         (site / "sitecustomize.py").write_text(rank_module.STARTER, encoding="ascii")
         self.processes: list[subprocess.Popen[bytes]] = []
 

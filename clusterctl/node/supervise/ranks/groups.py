@@ -10,7 +10,7 @@ All else is undecided: a rank without torch, with jax, mpi4py, ray and the like 
 destroyed it, and all of a job with `diagnose: false`, `alone: ok`, Ray or mpirun, or whose servants end with node 0.
 It is suspected where neither the job nor its script distinguishes the nodes (CC-RUN-050), and no process has reported
 a group of more than this node.
-What the processes write is in `node/diagnose/group.py`.
+What the processes write is in `node/diagnose/rank.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence
 
 from ....protocol.exit_status import SUSPECTED
 from ....protocol.untrusted import MalformedError, parse_object
-from ...diagnose.group import SUFFIX
+from ...diagnose.rank import SUFFIX
 from ...probe.questions import list_folder, read_text
 from ...runtime.processes import Identity
 from .workers import Worker

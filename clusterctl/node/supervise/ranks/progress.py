@@ -41,9 +41,18 @@ from typing import (
 )
 
 from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
-from ...diagnose.query import ENTRIES, LIMIT, POLL, diagnose, file_version, kept_path, read_groups
+from ...diagnose.query import (
+    ENTRIES,
+    LIMIT,
+    POLL,
+    diagnose,
+    file_version,
+    kept_path,
+    read_groups,
+    read_markers,
+    send_question,
+)
 from ...diagnose.rank import RECORDS
-from ...diagnose.stacks import read_markers, send_question
 from ...probe.questions import read_text
 from ...runtime.event_loop import Loop, call_in_thread, run_in_thread
 from ...runtime.processes import descendants, find_process, running_descendants

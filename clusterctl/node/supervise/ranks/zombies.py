@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Op
 
 from ....protocol.ranks import Rank
 from ....protocol.run_paths import RunPaths
-from ...diagnose.stacks import (
+from ...diagnose.query import (
     STATE,
+    RankState,
     StackRequest,
-    State,
     is_script_over,
     read_markers,
     read_state,
@@ -66,7 +66,7 @@ class Suspect:
         send_question(self._base, STATE)
         return True
 
-    def state(self) -> Optional[State]:
+    def state(self) -> Optional[RankState]:
         """Return what the rank says of itself."""
         return read_state(self._base)
 
@@ -90,7 +90,7 @@ class Suspect:
         return is_proof(self.state(), self._stacks)
 
 
-def is_proof(state: Optional[State], stacks: List[str]) -> bool:
+def is_proof(state: Optional[RankState], stacks: List[str]) -> bool:
     """Whether an exception has ended the script: the rank says so, and two stacks of its main thread show it."""
     if state is None or not state.uncaught or len(stacks) != 2:
         return False
