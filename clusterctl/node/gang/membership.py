@@ -41,7 +41,7 @@ OPEN_BEATS = 64  # questions that an answer can still be to
 
 
 class GangContext:
-    """What the gang's code has of its agent; `node/supervise/gang_orders.py` does these things."""
+    """What the gang's code has of its agent; `node/supervise/events.py` does these things."""
 
     def __init__(self, loop: Loop, spec: Spec, token: bytes) -> None:
         self.loop = loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from ...protocol.exit_status import describe_alone, describe_end, describe_limit, describe_stall
 from ...protocol.messages.gang import StopOrder
@@ -12,7 +12,7 @@ from ...protocol.reasons import DONE, FAILURE, NODE_0_ENDED, TIME
 from ...protocol.states import FAILED, FAILED_SETUP, STOPPED, SUCCEEDED, TIMEOUT
 from ..gang.limits import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER, Stat
-from .run import FOREVER, Observed, Phase, Run, RunState
+from .run import FOREVER, AttemptState, Phase, Run, RunState
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PartRecord,
         RankRecord,
         RestartsEnd,
+        Spec,
         StartFailure,
         StateChange,
     )
@@ -102,7 +103,7 @@ def on_remaining(run: Run, processes: List[Stat]) -> None:
     if not processes or is_overdue(run.state):
         run.change(phase=Phase.AFTER, held_port=None, awaits_listener=False)
         run.effects.cancel_timer("end")
-        run.processes.close(processes, started=run.attempt.observed.started)
+        run.processes.close(processes, started=run.attempt.started)
         return
     if not run.attempt.kill.outlived:
         shorten_kill(run, OUTLIVED_WAIT, 0.0)
@@ -236,7 +237,7 @@ def on_held_over(run: Run) -> None:
 
 def fail_now(run: Run, reason: str, wait: float) -> None:
     """Report it and begin the end."""
-    run.observe(first_failure=reason)
+    run.change(first_failure=reason)
     shorten_kill(run, wait, SUMMARY_TIME)
     begin_end(run)
     run.effects.gang.on_failure(reason)
@@ -253,7 +254,7 @@ def abort_start(
     run: Run, event: Literal["setup_failed", "gate_failed"], reason: str, facts: StartFailure
 ) -> None:
     """Report why there will be no run, and end what was started for it."""
-    run.observe(gate_failed=reason)
+    run.change(gate_failed=reason)
     begin_end(run)
     run.effects.journal(event, facts)
     report(run, event, facts)
@@ -262,9 +263,9 @@ def abort_start(
 
 def on_cancelled(run: Run, reason: str) -> None:
     """End everything at once: the client ordered it, or no GO arrived."""
-    is_first = run.attempt.observed.cancelled is None
+    is_first = run.attempt.cancelled is None
     if is_first:
-        run.observe(cancelled=reason)
+        run.change(cancelled=reason)
     begin_end(run)
     if is_first:
         record_stop(run, reason, 0)
@@ -273,7 +274,7 @@ def on_cancelled(run: Run, reason: str) -> None:
 
 def on_client_left(run: Run) -> None:
     """Cancel unless GO was given."""
-    if run.attempt.is_first and not run.attempt.observed.started:
+    if run.attempt.is_first and not run.attempt.started:
         on_cancelled(run, "the client disconnected before GO")
 
 
@@ -290,7 +291,7 @@ def on_stop_ordered(run: Run, order: StopOrder) -> None:
     if attempt.phase in (*OVER, Phase.SPARE):
         if not (attempt.idle and order.kind == FAILURE):  # the rest of the gang goes on
             record_stop(run, order.reason, order.grace)
-    elif not attempt.observed.started:
+    elif not attempt.started:
         on_cancelled(run, order.reason)
     elif attempt.torchrun_runs:
         terminate(run, order)
@@ -301,12 +302,12 @@ def on_stop_ordered(run: Run, order: StopOrder) -> None:
 
 def terminate(run: Run, order: StopOrder) -> None:
     """Have torchrun end its workers."""
-    if run.attempt.observed.cancelled is None:
-        run.observe(cancelled=order.reason, stop_kind=order.kind)
+    if run.attempt.cancelled is None:
+        run.change(cancelled=order.reason, stop_kind=order.kind)
     shorten_kill(run, order.grace, SUMMARY_TIME)
     begin_end(run)
     record_stop(run, order.reason, order.grace)
-    if run.attempt.observed.first_failure is None:
+    if run.attempt.first_failure is None:
         run.processes.terminate_torchrun()
     schedule_tick(run)
 
@@ -321,8 +322,8 @@ def on_stop_requested(run: Run, order: StopOrder) -> None:
 
 def on_time_is_up(run: Run) -> None:
     """End the run because the job's time limit has passed, unless it is ending already."""
-    spec, observed = run.attempt.spec, run.attempt.observed
-    is_ending = observed.cancelled is not None or observed.first_failure is not None
+    attempt, spec = run.attempt, run.attempt.spec
+    is_ending = attempt.cancelled is not None or attempt.first_failure is not None
     if not is_ending or (run.state.restartable and run.phase in OVER):
         reason = describe_limit(spec["time_limit"] or 0.0)
         stop_everywhere(run, StopOrder(reason, float(spec["grace"]), TIME))
@@ -359,7 +360,7 @@ def stop_unsupervised(run: Run, reason: str) -> None:
             on_concluded(run, {"state": "FAILED", "reason": reason})
             run.effects.gang.leave()
             return
-    run.observe(lost=reason)
+    run.change(lost=reason)
     run.change(lost_at=run.state.time)
     begin_end(run)
     run.effects.gang.on_failure(reason)
@@ -379,40 +380,41 @@ def on_all_ended(
     """Decide how it ended: nothing of the attempt runs any more but what could not be ended."""
     run.replace(leftovers=tuple(leftovers))
     run.change(signalled=tuple(signalled))
-    name, reason = judge(run.attempt.observed._replace(worlds=worlds))
+    name, reason = judge(run.attempt, worlds)
     if name != SUCCEEDED or reason or alone is None:
         run.processes.build_part(name, reason, run.attempt)
     else:
         run.processes.build_part(name, describe_alone(alone), run.attempt, alone)
 
 
-def judge(observed: Observed) -> Tuple[StateName, str]:
+def judge(attempt: AttemptState, worlds: Mapping[Rank, Optional[int]]) -> Tuple[StateName, str]:
     """Return the state and the reason; a failure still counts if a stop came after it."""
-    if observed.lost is not None:
-        return (FAILED if observed.started else FAILED_SETUP), observed.lost
-    if not observed.started and observed.gate_failed is not None:
-        return FAILED_SETUP, observed.gate_failed
-    if observed.first_failure is not None:
-        return FAILED, observed.first_failure
-    if observed.cancelled is not None:
-        return _judge_stop(observed, observed.cancelled)
-    if observed.exit != 0:
-        return FAILED, f"torchrun {describe_end(observed.exit, observed.signal)}"
-    return _judge_worlds(observed)
+    if attempt.lost is not None:
+        return (FAILED if attempt.started else FAILED_SETUP), attempt.lost
+    if not attempt.started and attempt.gate_failed is not None:
+        return FAILED_SETUP, attempt.gate_failed
+    if attempt.first_failure is not None:
+        return FAILED, attempt.first_failure
+    if attempt.cancelled is not None:
+        return _judge_stop(attempt, attempt.cancelled)
+    if attempt.exit != 0:
+        return FAILED, f"torchrun {describe_end(attempt.exit, attempt.signal)}"
+    return _judge_worlds(attempt.spec, worlds)
 
 
-def _judge_stop(observed: Observed, reason: str) -> Tuple[StateName, str]:
-    if observed.stop_kind == DONE:  # node 0's program has ended, which this node's served
+def _judge_stop(attempt: AttemptState, reason: str) -> Tuple[StateName, str]:
+    if attempt.stop_kind == DONE:  # node 0's program has ended, which this node's served
         return SUCCEEDED, ""
-    return (TIMEOUT if observed.stop_kind == TIME else STOPPED), reason
+    return (TIMEOUT if attempt.stop_kind == TIME else STOPPED), reason
 
 
-def _judge_worlds(observed: Observed) -> Tuple[StateName, str]:
-    if len(observed.worlds) != observed.processes:
-        return FAILED, f"{len(observed.worlds)} of {observed.processes} workers were started"
-    for rank, world_size in sorted(observed.worlds.items()):
-        if observed.world_size is not None and world_size != observed.world_size:
-            return FAILED, f"rank {rank} saw WORLD_SIZE {world_size}, planned were {observed.world_size}"
+def _judge_worlds(spec: Spec, worlds: Mapping[Rank, Optional[int]]) -> Tuple[StateName, str]:
+    if len(worlds) != spec["processes"]:
+        return FAILED, f"{len(worlds)} of {spec['processes']} workers were started"
+    planned = spec["world_size"] if spec["module"] else None  # else it is the program's own affair
+    for rank, world_size in sorted(worlds.items()):
+        if planned is not None and world_size != planned:
+            return FAILED, f"rank {rank} saw WORLD_SIZE {world_size}, planned were {planned}"
     return SUCCEEDED, ""
 
 
@@ -420,7 +422,7 @@ def on_part_built(run: Run, part: PartRecord, *, has_after: bool) -> None:
     """Run the commands of `after` if anything of the job itself was started."""
     attempt = run.attempt
     run.replace(part=part)
-    if not attempt.observed.started and not attempt.before_started:
+    if not attempt.started and not attempt.before_started:
         hand_over(run, part)
     elif not has_after:
         run.processes.scan_outside()
@@ -458,7 +460,7 @@ def hand_over(run: Run, part: PartRecord) -> None:
     if "alone" in part:
         change["alone"] = part["alone"]
     run.change(phase=Phase.ENDED)
-    if run.state.restartable and (attempt.observed.started or not attempt.is_first):
+    if run.state.restartable and (attempt.started or not attempt.is_first):
         effects.conclude_logs()
         end = describe_end_here(run, part["state"], part["reason"])
         effects.journal("attempt_ended", {"attempt": attempt.number, **end})

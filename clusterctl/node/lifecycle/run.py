@@ -2,14 +2,14 @@
 
 An event is a rule with its facts: `partial(on_rank_exited, rank=...)`. A rule sets the state, and calls effects in
 their order. What an effect finds out comes back as an event, which its docstring names. `Effects` is implemented by
-`node/supervise/executor.py`, `Processes` by `node/supervise/attempt.py`; in tests a recording double is both.
+`node/supervise/agent.py`, `Processes` by `node/supervise/attempt.py`; in tests a recording double is both.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple
 
 from ...protocol.ranks import Rank
 
@@ -51,22 +51,6 @@ class Phase(Enum):
     ENDED = "its end was handed over; with restarts the gang decides what follows"
 
 
-class Observed(NamedTuple):
-    """What the agent saw until everything had ended."""
-
-    started: bool
-    cancelled: Optional[str] = None
-    gate_failed: Optional[str] = None
-    lost: Optional[str] = None
-    first_failure: Optional[str] = None
-    exit: Optional[int] = None
-    signal: Optional[int] = None
-    processes: Optional[int] = 1
-    stop_kind: str = ""  # of the order to end that `cancelled` gives the reason of, see StopOrder
-    world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
-    worlds: Mapping[Rank, Optional[int]] = {}
-
-
 class KillTimes(NamedTuple):
     """The moments from which workers and then torchrun are killed; they only ever come closer."""
 
@@ -85,8 +69,18 @@ class AttemptState(NamedTuple):
     spec: Spec  # the run's, as this attempt has it
     phase: Phase
     is_first: bool
-    observed: Observed
     idle: bool = False
+    # what was seen of it
+    started: bool = False
+    cancelled: Optional[str] = (
+        None  # why it was to end, `stop_kind` of which kind the order was (see StopOrder)
+    )
+    stop_kind: str = ""
+    gate_failed: Optional[str] = None
+    lost: Optional[str] = None
+    first_failure: Optional[str] = None
+    exit: Optional[int] = None  # torchrun's, or the gate's
+    signal: Optional[int] = None
     # up to GO
     announced: bool = False  # whether the start was reported
     has_environment: bool = False  # whether nothing has to be made
@@ -119,8 +113,7 @@ class AttemptState(NamedTuple):
     @property
     def has_cause(self) -> bool:
         """Whether it is known why the attempt ends."""
-        observed = self.observed
-        return not (observed.first_failure is None and observed.cancelled is None and observed.lost is None)
+        return not (self.first_failure is None and self.cancelled is None and self.lost is None)
 
 
 class RunState(NamedTuple):
@@ -147,18 +140,13 @@ class RunState(NamedTuple):
         """Replace fields of the attempt."""
         return self._replace(attempt=self.attempt._replace(**values))
 
-    def observe(self, **values: Any) -> RunState:
-        """Replace what was observed of the attempt."""
-        return self.change(observed=self.attempt.observed._replace(**values))
-
 
 def new_attempt(spec: Spec, *, idle: bool, is_first: bool = True) -> AttemptState:
     """Begin an attempt; a spare of a later one waits for no client."""
     phase = Phase.PREPARING if not idle else Phase.IDLE if is_first else Phase.SPARE
-    world_size = spec["world_size"] if spec["module"] else None
-    observed = Observed(phase is Phase.SPARE, processes=spec["processes"], world_size=world_size)
     pending, address = bool(spec.get("before")), str(spec["master_addr"])
-    return AttemptState(spec, phase, is_first, observed, idle, before_pending=pending, address=address)
+    started = phase is Phase.SPARE
+    return AttemptState(spec, phase, is_first, idle, started, before_pending=pending, address=address)
 
 
 class Processes(ABC):
@@ -199,6 +187,15 @@ class Processes(ABC):
     @abstractmethod
     def watch_nested(self) -> None:
         """Watch for ranks that a program starts itself: on_world_seen, on_nested_found, on_nested_exited."""
+
+    @property
+    @abstractmethod
+    def quiet(self) -> float:
+        """Return for how many seconds no rank here has made progress; 0 if that is not known."""
+
+    @abstractmethod
+    def on_quiet(self, seconds: float) -> None:
+        """Take for how many seconds no rank of the whole run has made progress."""
 
     @abstractmethod
     def scan_output(self) -> None:
@@ -345,7 +342,3 @@ class Run:
     def change(self, **values: Any) -> None:
         """Replace fields of the attempt's state."""
         self.state = self.state.change(**values)
-
-    def observe(self, **values: Any) -> None:
-        """Replace what was observed of the attempt."""
-        self.state = self.state.observe(**values)

@@ -71,7 +71,7 @@ def on_gate_started(run: Run, *, entry: Optional[TorchrunRecord], port: Optional
     if not run.attempt.announced:
         announce_start(run, entry)
     elif not run.attempt.is_first:
-        start_before(run)
+        on_before_ordered(run)
 
 
 def on_warm_gate(run: Run, method: str, text: str) -> None:
@@ -93,7 +93,7 @@ def announce_start(run: Run, torchrun: Optional[TorchrunRecord]) -> None:
     if run.attempt.held_port is not None:
         report(run, "port", {"port": run.attempt.held_port})
     if not run.attempt.is_first:
-        (start_before if run.attempt.has_environment else on_setup_ordered)(run)
+        (on_before_ordered if run.attempt.has_environment else on_setup_ordered)(run)
 
 
 def on_setup_ordered(run: Run) -> None:
@@ -115,17 +115,12 @@ def on_setup_made(run: Run) -> None:
         run.processes.start_gate()
 
 
-def start_before(run: Run) -> None:
-    """Run the commands of `before`, once."""
+def on_before_ordered(run: Run) -> None:
+    """Run the commands of `before`, once: the client has sent the code, or this is not the first attempt."""
     if not run.attempt.helper and run.attempt.before_pending:
         run.change(helper="before", before_started=True)
         run.effects.journal("before", {})
         run.processes.start_helper("before")
-
-
-def on_before_ordered(run: Run) -> None:
-    """Run the commands of `before`: the client has sent the code."""
-    start_before(run)
 
 
 def on_before_done(run: Run) -> None:
@@ -175,7 +170,7 @@ def on_client_go(run: Run, port: int) -> None:
         run.effects.close_client()
     elif run.phase is Phase.IDLE:
         run.change(phase=Phase.SPARE)
-        run.observe(started=True)
+        run.change(started=True)
         run.effects.cancel_timer("go")
         report(run, "go_received", {})
         run.effects.gang.on_go()
@@ -202,7 +197,7 @@ def start_torchrun(run: Run) -> None:
     attempt, effects = run.attempt, run.effects
     port, master = int(attempt.port or 0), f"{attempt.address}:{attempt.port}"
     run.change(phase=Phase.RUNNING)
-    run.observe(started=True)
+    run.change(started=True)
     effects.cancel_timer("go")
     if attempt.held_port is not None and not attempt.spec["module"]:
         # the program may bind the port in a way that allows no other holder
@@ -274,7 +269,7 @@ def retry_with_another_port(run: Run) -> None:
         torchrun_runs=False,
         ports_tried=attempt.ports_tried + 1,
     )
-    run.observe(started=False)
+    run.change(started=False)
     run.processes.release_port()
     run.effects.journal("port_taken", {"port": attempt.port})
     run.effects.set_state({"state": "PREPARING"})
@@ -301,10 +296,10 @@ def on_torchrun_exited(
         retry_with_another_port(run)
         return
     exit_code, signal = entry["exit"], entry["signal"]
-    run.observe(exit=exit_code, signal=signal)
+    run.change(exit=exit_code, signal=signal)
     run.change(torchrun_runs=False)
     run.effects.set_state({"torchrun": entry})
-    if run.attempt.observed.started:
+    if run.attempt.started:
         run.effects.journal("torchrun_exited", {"exit": exit_code, "signal": signal})
         if exit_code == 0:
             stop_servants(run)
@@ -312,7 +307,7 @@ def on_torchrun_exited(
             torchrun_failed(run, unseen_failure)
         if run.attempt.held_failure and not run.attempt.has_cause:
             return
-    elif not run.attempt.has_cause and run.attempt.observed.gate_failed is None:
+    elif not run.attempt.has_cause and run.attempt.gate_failed is None:
         gate_failed(run, text, in_environment=in_environment)
         return
     if run.attempt.awaits_listener:
@@ -324,19 +319,17 @@ def on_torchrun_exited(
 
 def torchrun_failed(run: Run, unseen_failure: str) -> None:
     """Take a worker whose end was not seen as the cause, or torchrun; one that was killed left its workers for us."""
-    observed = run.attempt.observed
-    reason = f"torchrun {describe_end(observed.exit, observed.signal)}"
-    if observed.signal is not None and not run.attempt.has_cause and not unseen_failure:
+    attempt = run.attempt
+    reason = f"torchrun {describe_end(attempt.exit, attempt.signal)}"
+    if attempt.signal is not None and not run.attempt.has_cause and not unseen_failure:
         run.change(torchrun_killed={"rank": None, "reason": reason, "time": run.state.time})
     fail(run, unseen_failure or reason)
 
 
 def gate_failed(run: Run, text: str, *, in_environment: bool) -> None:
     """Abandon the start: the gate has ended before GO."""
-    observed = run.attempt.observed
-    ending = (
-        f"{run.attempt.spec['python']} {describe_end(observed.exit, observed.signal)} before it was ready"
-    )
+    attempt = run.attempt
+    ending = f"{run.attempt.spec['python']} {describe_end(attempt.exit, attempt.signal)} before it was ready"
     reason = text.strip().rpartition("\n")[2] or ending
     on_step_failed(run, reason=reason, text=text or ending, code="", in_environment=in_environment)
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Container, Dict, Iterable, Iterator, List, Optional, Set
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import EndedProcess, LeftProcess, ProcessRecord
@@ -103,7 +103,7 @@ def all_pids() -> List[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def descendants(pid: int, exclude: Iterable[int] = ()) -> List[Stat]:
+def descendants(pid: int, exclude: Container[int] = ()) -> List[Stat]:
     """Look at every process below `pid`, parents first; `exclude` and nothing but it is left out."""
     list_children = _children_lister()
     stats: List[Stat] = []
@@ -260,10 +260,10 @@ KILL_INTERVAL = 0.005
 
 
 class ProcessTree:
-    """Signals to the processes of one run, and the account of them."""
+    """Signals to the processes of one run but those in `spared`, and the account of them."""
 
-    def __init__(self, tag: str) -> None:
-        self.tag = tag
+    def __init__(self, tag: str, spared: Container[int] = ()) -> None:
+        self.tag, self._spared = tag, spared
         self.ended: Dict[Identity, str] = {}
         self._terminated: Set[Identity] = set()
 
@@ -281,7 +281,8 @@ class ProcessTree:
 
     def remaining(self) -> List[Stat]:
         """Look at what is below this process; when that is nothing, at what has the tag."""
-        return running_descendants() or list(self._tagged())
+        tagged = (stat for stat in self._tagged() if stat.pid not in self._spared)
+        return running_descendants(self._spared) or list(tagged)
 
     def _tagged(self) -> Iterator[Stat]:
         """Look for the tag; one that ends with a slash stands for those of all attempts, any other for itself alone."""
@@ -308,7 +309,7 @@ class ProcessTree:
             self.ended[stat.identity] = stat.name
 
 
-def running_descendants(exclude: Iterable[int] = ()) -> List[Stat]:
+def running_descendants(exclude: Container[int] = ()) -> List[Stat]:
     """Look at every process below this one that still runs, those in `exclude` left out."""
     return [stat for stat in descendants(os.getpid(), exclude) if stat.running]
 

@@ -1,4 +1,7 @@
-"""The run on this node: what arrives from client, guardian and kernel becomes events, whose rules are followed."""
+"""The run on this node: what arrives from client, guardian and kernel becomes events; what their rules call is done.
+
+The processes of an attempt are in `attempt`; this module decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,47 +10,42 @@ import signal
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
 from ...protocol.reasons import STOPPED_BY
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
+from ..gang.attempts import make_record, read_policy
 from ..gang.limits import beat_interval, overdue_after
 from ..gang.membership import Gang, GangContext
 from ..lifecycle import ending, starting
-from ..lifecycle.run import Phase, Run, RunState, new_attempt
+from ..lifecycle.ending import on_cleared, on_gang_reported
+from ..lifecycle.run import Effects, Phase, Run, RunState, new_attempt
+from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks
 from ..state.run_record import Record, new_state, time_to_prepare
 from ..state.watchers import HaltedJournal
-from ..state.workdir import read_json, reserve_disk
-from .attempt import Site
-from .events import Events
-from .executor import Client, Executor
-from .gang_orders import GangOrders
+from ..state.workdir import read_json, release_disk_reserve, reserve_disk
+from .attempt import Attempt, Site
+from .events import Client, Events, GangOrders
+from .ranks.progress import OutputProgress
 from .spare_gate import SpareGate
 from .spawn import Gate
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import Spec
-    from ...protocol.messages.verbs import Order, Secrets
+    from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
+    from ...protocol.messages.verbs import AnyEventFacts, EventName, Order, Secrets
     from ..history.machine import HistoryRecorder
-
-
-def make_gang(context: GangContext) -> Gang:
-    """Make this node's member of the gang; where there is none its code is not loaded."""
-    if not context.spec.get("restart") and not context.spec.get("gang"):
-        return Gang(context)
-    from ..gang.failover import GangMember
-
-    return GangMember(context)
+    from ..lifecycle.run import Event
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
 # the reason of a stop that neither `stop` nor Slurm has asked for
 STOPPED_BY_SIGTERM = STOPPED_BY + "SIGTERM to the {process} on {node}"
+WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
 HISTORY_AFTER = 1.5  # seconds until sampling begins: its import would delay the workers of a warm node
 
 
@@ -60,8 +58,10 @@ class Descriptors(NamedTuple):
     gate: Optional[Gate]
 
 
-class Agent:
+class Agent(Effects):
     """The life of one run on this node, from the client's first frame to the final state."""
+
+    processes: Attempt
 
     def __init__(self, rundir: str, spec: Spec, descriptors: Descriptors, interval: float) -> None:
         self._rundir = rundir
@@ -83,15 +83,25 @@ class Agent:
         )
         self._record = Record(rundir, new_state(spec))
         self._halted = HaltedJournal(self._record)
-        locks = Locks(self._loop, spec, lambda: self._run.attempt.observed.started)
+        locks = Locks(self._loop, spec, lambda: self._run.attempt.started)
         self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
         self._warm = SpareGate(self._record, descriptors.gate)
-        site = Site(self._loop, self._record, rundir, {}, "", self._events, self._warm)
-        self._executor = Executor(site, spec, self._client, self._locks)
+        self._progress: Optional[OutputProgress] = None
+        self._log_recorder = LogRecorder(
+            self._loop, self._record, int(spec.get("log_limit") or 0), self._logs
+        )
+        self.processes = self._make_attempt({}, "")
         state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
-        self._run = self._events.run = Run(state, self._executor)
-        self._orders = GangOrders(site, spec, self._run, self._executor)
-        self._executor.gang = Gang(self._orders)
+        self._run = self._events.run = Run(state, self)
+        self._orders = GangOrders(self._loop, spec, self._record, self._events)
+        self.gang = Gang(self._orders)
+
+    def _make_attempt(self, secrets: Dict[str, str], token: str) -> Attempt:
+        site = Site(self._loop, self._record, self._rundir, secrets, token, self._events, self._warm)
+        return Attempt(site, self._spec)
+
+    def _logs(self) -> List[str]:
+        return self.processes.logs()
 
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
@@ -107,7 +117,7 @@ class Agent:
         )
         self._record.add_event("preparing")
         self._start_go_timeout()
-        self._executor.start_logs()
+        self.start_logs()
         self._beat_due = time.monotonic()
         self._beat()
         if self._spec.get("sample"):
@@ -126,13 +136,13 @@ class Agent:
 
     def _pids(self) -> Dict[int, int]:
         """Return the pids of the ranks that live; another thread calls this."""
-        workers = list(self._executor.processes.workers().values())
+        workers = list(self.processes.workers().values())
         return {worker.rank: worker.identity.pid for worker in workers if not worker.ended}
 
     def _start_go_timeout(self) -> None:
         """Start the client's time limit for GO."""
         limit = GO_LIMIT + time_to_prepare(self._spec)
-        self._executor.start_timer("go", limit, partial(ending.on_cancelled, reason="no GO arrived"))
+        self.start_timer("go", limit, partial(ending.on_cancelled, reason="no GO arrived"))
 
     # what arrives
 
@@ -148,9 +158,9 @@ class Agent:
 
     def _on_order(self, order: Order) -> None:
         if order["do"] == "join" or order["do"] == "listeners":
-            self._executor.gang.set_listen_addresses(order.get("listeners") or [])
+            self.gang.set_listen_addresses(order.get("listeners") or [])
             if order["do"] == "join":
-                self._executor.gang.join(int(order["port"]))
+                self.gang.join(int(order["port"]))
         elif order["do"] == "setup":
             self._events.post(partial(starting.on_setup_ordered))
         elif order["do"] == "before":
@@ -169,8 +179,8 @@ class Agent:
         self._prepared = True
         self._locks.on_order("lock")
         self._orders.token = token.encode("utf-8")
-        self._executor.gang = make_gang(self._orders)
-        self._executor.prepare(secrets, token)
+        self.gang = make_gang(self._orders)
+        self.processes = self._make_attempt(secrets, token)
         self._events.post(partial(starting.on_prepared))
 
     def _on_guardian(self) -> None:
@@ -187,13 +197,13 @@ class Agent:
             self._stop("agent")
         for pid, status in reap():
             self._warm.on_child_exit(pid)
-            self._executor.processes.on_child_exit(pid, status)
+            self.processes.on_child_exit(pid, status)
 
     def _stop(self, signalled: str) -> None:
         """End the run because this process of it received SIGTERM, perhaps after keeping where the ranks are."""
         request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
         if request.flag("dump") and self._run.phase is Phase.RUNNING and not self._run.state.stops:
-            self._executor.processes.stall.keep("stop", lambda: self._post_stop(request, signalled))
+            self.processes.stall.keep("stop", lambda: self._post_stop(request, signalled))
         else:
             self._post_stop(request, signalled)
 
@@ -224,13 +234,109 @@ class Agent:
         self._loop.after(self._beat_due - now, "beat", self._beat)
         with suppress(OSError):
             os.write(self._descriptors.beats, b".")
-        self._executor.gang.beat()
-        self._executor.processes.scan_output()
+        self.gang.beat()
+        self.processes.scan_output()
         self._halted.scan()
         self._record.flush()
         if not self._is_removed and not os.path.isdir(self._rundir):
             self._is_removed = True  # nothing of it can be recorded or followed any more
             self._events.post(partial(ending.on_agent_failed, reason="the directory of the run was removed"))
+
+    # record, client, timers
+
+    def journal(self, event: JournalEvent, facts: AnyJournalFacts) -> None:
+        """Append to events.jsonl."""
+        self._record.add_event(event, facts)
+
+    def set_state(self, values: StateChange, *, roster: bool = False) -> None:
+        """Write into state.json."""
+        entries = self.gang.roster_entries if roster else None
+        self._record.set(values if entries is None else {**values, "roster": entries})
+
+    def send_client(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event to the client."""
+        self._client.send_event(event, facts)
+
+    def close_client(self) -> None:
+        """Close the connection to the client."""
+        self._client.close()
+
+    def start_timer(self, name: str, seconds: float, event: Event) -> None:
+        """Post an event later."""
+        self._loop.after(seconds, name, lambda: self._events.post(event))
+
+    def cancel_timer(self, name: str) -> None:
+        """Cancel a timer."""
+        self._loop.cancel(name)
+
+    # the start
+
+    def open_ports(self, *, hold: bool, gang: bool) -> None:
+        """Hold a master port, and open the gang's listener."""
+        self.processes.open_ports(self.gang.open if gang else None, hold=hold, locked=self._locks.held)
+
+    def start_progress(self) -> None:
+        """Record which output files are there before the attempt."""
+        pattern = read_policy(self._spec["restart"]).progress
+        self._progress = OutputProgress(self._loop, str(self._spec["output_dir"]), pattern)
+        self._progress.begin()
+
+    def start_logs(self) -> None:
+        """Read from now on how the logs grow."""
+        self._log_recorder.start()
+
+    # the end, and further attempts
+
+    def conclude_logs(self) -> None:
+        """Read the logs for the last time."""
+        self._log_recorder.conclude()
+
+    def save_record(self, part: PartRecord) -> None:
+        """Write gang.json with this node's part."""
+        whole = not self._spec.get("gang")
+        self._record.save_gang_record(make_record(self._spec, [part], None, whole=whole))
+
+    def report_end(self, part: PartRecord) -> None:
+        """Report the end of this node's part to the gang."""
+        self.gang.on_end(part)
+        self.processes.post(partial(on_gang_reported))
+
+    def await_cleared(self) -> None:
+        """Post it when the GPUs' memory is free and it is known whether there was progress."""
+        attempt = self.processes
+        answers: Dict[str, Optional[bool]] = {}
+
+        def collect(name: str, answer: Optional[bool]) -> None:
+            answers[name] = answer
+            if len(answers) == 2:
+                memory_held = attempt.gpu_memory_wait.held
+                attempt.post(partial(on_cleared, memory_held=memory_held, progress=answers["progress"]))
+
+        attempt.gpu_memory_wait.when_free(lambda: collect("memory", None))
+        if self._progress is not None:
+            self._progress.finish(lambda found: collect("progress", found))
+        else:  # a spare that was never called in
+            collect("progress", None)
+
+    def begin_attempt(self, spec: Spec) -> None:
+        """Replace the processes of the attempt by those of another."""
+        self.processes = self.processes.replace_by(spec)
+
+    def unlock(self) -> None:
+        """Release the locks when the memory is free: what is waited for after that needs no GPU."""
+        self.processes.gpu_memory_wait.when_free(lambda: self._locks.on_order("unlock"))
+
+    def leave(self) -> None:
+        """End the loop once the last words are written."""
+        if not self._record.state["gang_done"]:
+            self._record.set({"gang_done": True})
+            self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)
+            self._warm.stay(self._spec)
+        release_disk_reserve(self._rundir)
+        if self._record.flush():
+            self.processes.gpu_memory_wait.when_free(self._loop.stop)
+        else:
+            self._loop.after(1.0, "leave", self.leave)
 
 
 def next_beat(due: float, now: float, interval: float) -> float:
@@ -248,3 +354,12 @@ def can_end_in_order(state: RunState, *, recorded: bool) -> bool:
     if state.failing or (state.final and not recorded):  # the error kept a decided end from being recorded
         return False
     return not over or state.final or state.restartable
+
+
+def make_gang(context: GangContext) -> Gang:
+    """Make this node's member of the gang; where there is none its code is not loaded."""
+    if not context.spec.get("restart") and not context.spec.get("gang"):
+        return Gang(context)
+    from ..gang.failover import GangMember
+
+    return GangMember(context)

@@ -18,7 +18,7 @@ from ..lifecycle.run import AttemptState, Processes
 from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop, call_in_thread
 from ..runtime.ports import hold_port, owns_listener, port_of
-from ..runtime.processes import Stat, describe_leftovers, running_descendants
+from ..runtime.processes import ProcessTree, Stat, describe_leftovers, running_descendants
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..sync.outside_files import summarise
@@ -32,7 +32,6 @@ from .ranks.nested import Callbacks, NestedRanks
 from .ranks.progress import StallWatch
 from .ranks.workers import Worker
 from .ranks.zombies import Zombie, Zombies
-from .run_processes import RunProcesses
 from .spare_gate import SpareGate
 from .spawn import make_paths
 from .stages import Stages
@@ -76,7 +75,7 @@ class Attempt(Processes):
             spec,
             lambda seconds: self.post(partial(ending.on_stalled, seconds=seconds)),
         )
-        self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
+        self._process_tree = ProcessTree(run_tag_prefix(spec), site.warm.spared)
         self._temporary = (
             TemporaryFiles(site.rundir, spec, site.token) if needs_temporary_files(spec) else None
         )
@@ -256,6 +255,15 @@ class Attempt(Processes):
         time_left = began + limit - time.time() if began is not None and limit else None
         self.stall.watch(lambda: self.ranks().values(), time_left, self._supervisors)
 
+    @property
+    def quiet(self) -> float:
+        """Return for how many seconds no rank here has made progress."""
+        return self.stall.quiet
+
+    def on_quiet(self, seconds: float) -> None:
+        """Take for how many seconds no rank of the whole run has made progress."""
+        self.stall.on_gang_quiet(seconds)
+
     def _supervisors(self) -> Set[int]:
         """Return the pids of torchrun and of what outlives the run: what they do is no progress of the ranks."""
         pid = self.torchrun.pid if self.torchrun is not None else None
@@ -294,7 +302,7 @@ class Attempt(Processes):
 
     def kill_after_hook(self) -> None:
         """Kill what the commands of `after` have left running."""
-        RunProcesses(run_tag_prefix(self._spec), self._site.warm.spared).kill_all()
+        ProcessTree(run_tag_prefix(self._spec), self._site.warm.spared).kill_all()
 
     def signal_all(self, processes: List[Stat], *, kill: bool) -> None:
         """Send SIGKILL, or SIGTERM once to each."""
@@ -365,22 +373,21 @@ class Attempt(Processes):
         self, state: RunState, reason: str, attempt: AttemptState, alone: Optional[AloneRecord] = None
     ) -> None:
         """Post what this node reports of its end."""
-        observed = attempt.observed
         failures = self.evidence.failures(self.ranks().values())
         # ended after node 0's program, so that it is no failure
-        served = observed.stop_kind == DONE and state == SUCCEEDED
+        served = attempt.stop_kind == DONE and state == SUCCEEDED
         if served:
             failures = [failure for failure in failures if failure["exit"] == 0]
         failed = [failure for failure in failures if failure["exit"] != 0]
         if attempt.torchrun_killed is not None:
             failures.append(attempt.torchrun_killed)
-        elif not (failed or served) and self.torchrun is not None and observed.started and observed.exit != 0:
-            code, signal_number = observed.exit, observed.signal
+        elif not (failed or served) and self.torchrun is not None and attempt.started and attempt.exit != 0:
+            code, signal_number = attempt.exit, attempt.signal
             programs = self.workers().values() if self._nested.workers is not None else ()
             log = next(map(self._file_of, programs), self.torchrun.log)
             failures.append(self.evidence.failure_of_torchrun(log, code, signal_number))
-        if observed.lost is not None:
-            failures.append({"rank": None, "reason": observed.lost, "time": attempt.lost_at})
+        if attempt.lost is not None:
+            failures.append({"rank": None, "reason": attempt.lost, "time": attempt.lost_at})
         part: PartRecord = {
             "node": self._spec["node"],
             "node_rank": self._spec["node_rank"],
@@ -389,7 +396,7 @@ class Attempt(Processes):
             "reason": reason,
             "time": time.time(),
             "stopped_at": attempt.stopped_at,
-            "stop_kind": observed.stop_kind,
+            "stop_kind": attempt.stop_kind,
             "failures": failures,
         }
         if alone is not None:

@@ -1,22 +1,37 @@
-"""The order in which the events of a run are followed, one after another."""
+"""What reaches the rules of a run: its events, one after another; the orders of its client and of its gang."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Deque, List, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional
 
-from ..lifecycle.run import Phase
+from ...protocol.messages.gang import StopOrder
+from ...protocol.ranks import NodeRank
+from ..gang.attempts import Roster
+from ..gang.membership import GangContext
+from ..lifecycle.ending import on_concluded, on_gang_done, on_paused, on_stop_ordered
+from ..lifecycle.run import Phase, Run
+from ..lifecycle.starting import on_attempt_called, on_gang_go
 from ..lifecycle.transitions import follow
 from ..runtime.event_loop import Loop
+from ..runtime.stream import Stream
+from ..state.run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import Spec
-    from ..lifecycle.run import Event, Run
+    from ...protocol.messages.files import AttemptEnd, GangRecord, RestartsEnd, RosterEntry, Spec
+    from ...protocol.messages.verbs import AnyEventFacts, EventName
+    from ..lifecycle.run import Event
+
 
 SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
 SIGNAL_WAIT = 0.2  # the same for a service manager, or the end of a login session
+SEND_TIMEOUT = 5.0  # seconds for a relay that does not read
+
+OnOrder = Callable[[Dict[str, Any]], None]
 
 
 class Events:
@@ -77,3 +92,127 @@ class Events:
                 follow(self.run, self._waiting.popleft())
         finally:
             self._busy = False
+
+
+class Client:
+    """The connection to the client that started the run: orders come in, events go out, until GO."""
+
+    def __init__(self, loop: Loop, descriptor: int, on_order: OnOrder, on_left: Callable[[], None]) -> None:
+        self._loop = loop
+        self._socket = socket.socket(fileno=descriptor)
+        self._stream = Stream(descriptor, descriptor)
+        self._stream.send_timeout = SEND_TIMEOUT
+        self._on_order = on_order
+        self._on_left = on_left
+        self.connected = True
+        loop.watch(descriptor, self._read)
+
+    def send_event(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event; a client that is gone misses it."""
+        if self.connected:
+            try:
+                self._stream.send({"event": event, **facts})
+            except BrokenPipeError:
+                self.close()
+                self._on_left()
+
+    def close(self) -> None:
+        """End the dialogue."""
+        if self.connected:
+            self.connected = False
+            self._loop.unwatch(self._stream.fileno())
+            self._socket.close()
+
+    def _read(self) -> None:
+        for header, _ in self._stream.read_available():
+            self._on_order(header)
+            if not self.connected:
+                return
+        if self._stream.ended:
+            self.close()
+            self._on_left()
+
+
+class GangOrders(GangContext):
+    """The agent of one run, as its gang sees it: orders become events, and it reads how the run goes here.
+
+    Between attempts the run's state is WAITING; its end is recorded when the gang has decided that it is one. Whether
+    there is another attempt is not decided here (`node/gang/attempts.py`).
+    """
+
+    def __init__(self, loop: Loop, spec: Spec, record: Record, events: Events) -> None:
+        super().__init__(loop, spec, b"")
+        self._record, self._events = record, events
+
+    def report(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event to the client."""
+        self._events.run.effects.send_client(event, facts)
+
+    def stop(self, order: StopOrder) -> None:
+        """End this node's part."""
+        self._events.post_stop(partial(on_stop_ordered, order=order))
+
+    def save_record(self, record: GangRecord) -> None:
+        """Write the record of the run's end."""
+        self._record.save_gang_record(record)
+
+    def save_clocks(self, clocks: Dict[str, int]) -> None:
+        """Record the clocks of the other nodes."""
+        self._record.set({"clocks": clocks})
+
+    def leave(self) -> None:
+        """End the agent when its own part has ended."""
+        self._events.post(partial(on_gang_done))
+
+    def quiet(self) -> float:
+        """Return for how many seconds no rank here has made progress."""
+        return self._events.run.processes.quiet
+
+    def on_quiet(self, seconds: float) -> None:
+        """Take for how many seconds no rank of the whole run has made progress."""
+        if self._events.run.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
+            self._events.run.processes.on_quiet(seconds)
+
+    # further attempts
+
+    @property
+    def began(self) -> Optional[float]:
+        """When the attempt got its GO here."""
+        return self._events.run.attempt.began
+
+    @property
+    def time_left(self) -> Optional[float]:
+        """What is left of the job's time, in seconds."""
+        limit, began = self.spec.get("time_limit"), self._events.run.state.began
+        return max(0.0, limit - (time.time() - began)) if limit and began else None
+
+    def save_roster(self, entries: List[RosterEntry]) -> None:
+        """Record at once which nodes are lost: a client may reach one by SSH, and need not wait for it."""
+        self._record.set({"roster": entries})
+
+    def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
+        """Wait for another attempt."""
+        number, most = entry["attempt"], self.spec["restart"]["max"]
+        text = "restart %d of %d in %g s: %s" % (number, most, seconds, entry["text"])
+        attempts, ranks = self._record.state["attempts"], self._record.state["ranks"]
+        self._events.post(
+            partial(on_paused, entry=entry, seconds=seconds, text=text, attempts=attempts, ranks=ranks)
+        )
+
+    def start_next_attempt(self, roster: Roster, time_left: Optional[float]) -> None:
+        """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
+        node_rank = roster.node_ranks.get(roster.own_slot)
+        shown_rank = roster.own_slot if node_rank is None else node_rank
+        spec: Spec = {**self.spec, "attempt": roster.attempt, "node_rank": NodeRank(shown_rank)}
+        if "ray" in spec:
+            spec["ray"] = {**spec["ray"], "names": roster.names_by_address()}
+        self._events.post(partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=time_left))
+
+    def on_go(self, address: str, port: int) -> None:
+        """Send GO to the attempt; the gang cannot know yet of a gate that has just ended."""
+        self._events.post(partial(on_gang_go, address=address, port=port))
+
+    def conclude(self, end: RestartsEnd) -> None:
+        """End the run; one that is never started again has recorded its end by itself."""
+        if self.spec.get("restart"):
+            self._events.post(partial(on_concluded, end=end))

@@ -46,15 +46,10 @@ def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attem
     base = new_attempt({**SPEC, **(spec or {})}, idle=idle)._replace(phase=phase)
     started = phase not in (Phase.IDLE, Phase.PREPARING, Phase.READY)
     base = base._replace(
-        observed=base.observed._replace(started=started),
+        started=started,
         torchrun_runs=phase in (Phase.READY, Phase.RUNNING, Phase.ENDING),
     )
     return RunState(base._replace(**attempt), restartable, now=NOW, time=TIME_NOW)
-
-
-def observed(state: RunState, **values: Any) -> RunState:
-    """Change what was observed."""
-    return state.observe(**values)
 
 
 def exited(code: int | None, signal: int | None = None, **facts: Any) -> Any:
@@ -220,7 +215,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         call.find_remaining()),
     ),
     "a setup that our own kill ended is no cause": (
-        observed(run_of(Phase.ENDING), started=False),
+        run_of(Phase.ENDING).change(started=False),
         partial(starting.on_helper_failed, reason="setup: was killed", facts={}), Phase.ENDING, (),
     ),
     "a worker that ends well is recorded": (
@@ -236,7 +231,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         ),
     ),
     "the second failure is no cause": (
-        observed(run_of(Phase.ENDING), first_failure="rank 1 exited with 7"), failed_rank(), Phase.ENDING,
+        run_of(Phase.ENDING).change(first_failure="rank 1 exited with 7"), failed_rank(), Phase.ENDING,
         (call.journal("rank_exited", EXIT_3), call.record_workers(0)),  # type: ignore[arg-type]  # a rank by value
     ),
     "torchrun that ends well leaves what outlives it": (
@@ -255,7 +250,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         (call.gang.on_stop(STOPPED), *stopping(STOPPED.reason, 5.0), call.terminate_torchrun(), tick_after(5.0)),
     ),
     "a stop after a failure sends no second SIGTERM": (
-        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"),
+        run_of(Phase.ENDING).change(first_failure="rank 0 exited with 3"),
         partial(ending.on_stop_ordered, order=STOPPED),
         Phase.ENDING, (*stopping(STOPPED.reason, 5.0), tick_after(5.0)),
     ),
@@ -323,7 +318,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         ),
     ),
     "time is up after a failure": (
-        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), partial(ending.on_time_is_up),
+        run_of(Phase.ENDING).change(first_failure="rank 0 exited with 3"), partial(ending.on_time_is_up),
         Phase.ENDING, (),
     ),
     "without its guardian a run ends at once": (
@@ -357,7 +352,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         (call.signal_all([SLEEP], kill=False), tick_after(0.02)),
     ),
     "the end is judged": (
-        observed(run_of(Phase.AFTER), first_failure="rank 0 exited with 3"),
+        run_of(Phase.AFTER).change(first_failure="rank 0 exited with 3"),
         partial(ending.on_all_ended, leftovers=[], signalled=[], worlds={}),
         Phase.AFTER, (call.build_part("FAILED", "rank 0 exited with 3", alone=None),),
     ),
@@ -367,7 +362,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         call.start_after("FAILED", "rank 0 exited with 3")),
     ),
     "nothing of the job was started: no `after`": (
-        observed(run_of(Phase.AFTER), started=False), partial(ending.on_part_built, part=PART, has_after=True),
+        run_of(Phase.AFTER).change(started=False), partial(ending.on_part_built, part=PART, has_after=True),
         Phase.ENDED,
         (
             call.conclude_logs(), call.save_record(PART),
@@ -637,7 +632,6 @@ def test_a_program_that_served_node_0_has_succeeded_however_it_ended() -> None:
     for before, code in ((running, -15), (held, 1)):
         state, actions = transition(before, order)
         assert (call.find_remaining() in actions) == (state.attempt.torchrun_runs is False)
-        observed_end = state.attempt.observed._replace(exit=code)
-        assert judge(observed_end) == ("SUCCEEDED", "")
-    failed = transition(running.observe(first_failure="rank 1 exited with 3"), order)[0]
-    assert judge(failed.attempt.observed)[0] == "FAILED"
+        assert judge(state.attempt._replace(exit=code), {}) == ("SUCCEEDED", "")
+    failed = transition(running.change(first_failure="rank 1 exited with 3"), order)[0]
+    assert judge(failed.attempt, {})[0] == "FAILED"

@@ -39,7 +39,7 @@ def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attem
     state = RunState(new_attempt({**SPEC, **(spec or {})}, idle=idle), restartable, now=100.0, time=1000.0)
     started = phase not in (Phase.IDLE, Phase.PREPARING, Phase.READY)
     runs = phase in (Phase.READY, Phase.RUNNING, Phase.ENDING)
-    return state.change(phase=phase, **{"torchrun_runs": runs, **attempt}).observe(started=started)
+    return state.change(phase=phase, **{"torchrun_runs": runs, "started": started, **attempt})
 
 
 def summarize(state: RunState, actions: tuple[Call, ...]) -> str:
@@ -168,7 +168,7 @@ def test_a_start_that_fails_ends_the_run_here(phase: Phase, event: Any, journal:
     state, actions = transition(run_of(phase), event)
     assert state.phase is Phase.ENDING
     assert actions[:2] == (journal, call.send_client(journal.arguments["event"], FACTS))
-    assert state.attempt.observed.gate_failed == event.keywords["reason"]
+    assert state.attempt.gate_failed == event.keywords["reason"]
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -234,12 +234,12 @@ def test_torchruns_end_is_recorded_in_every_phase(phase: Phase) -> None:
     )
     state = run_of(phase)
     if phase is Phase.ENDING:
-        state = state.observe(started=False, cancelled="no GO arrived")
+        state = state.change(started=False, cancelled="no GO arrived")
     after, actions = transition(state, event)
     assert actions[0] == call.set_state({"torchrun": {**TORCHRUN, "exit": 1}})
-    assert (after.attempt.torchrun_runs, after.attempt.observed.exit) == (False, 1)
+    assert (after.attempt.torchrun_runs, after.attempt.exit) == (False, 1)
     if phase in (Phase.PREPARING, Phase.READY):
-        assert (after.phase, after.attempt.observed.gate_failed) == (Phase.ENDING, "no torch")
+        assert (after.phase, after.attempt.gate_failed) == (Phase.ENDING, "no torch")
 
 
 def test_a_spare_that_is_called_in_waits_for_no_client() -> None:

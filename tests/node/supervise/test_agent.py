@@ -110,10 +110,8 @@ def test_the_agent_waits_for_the_moment_at_which_its_next_beat_is_due(
         _beat=None,
         _loop=SimpleNamespace(after=lambda seconds, *_: waits.append(seconds)),
         _descriptors=SimpleNamespace(beats=-1),
-        _executor=SimpleNamespace(
-            gang=SimpleNamespace(beat=lambda: beats.append("gang")),
-            processes=SimpleNamespace(scan_output=lambda: None),
-        ),
+        gang=SimpleNamespace(beat=lambda: beats.append("gang")),
+        processes=SimpleNamespace(scan_output=lambda: None),
         _record=SimpleNamespace(flush=lambda: None),
         _halted=SimpleNamespace(scan=lambda: None),
         _is_removed=True,

@@ -11,7 +11,7 @@ import pytest
 from recorded_effects import call, make_run
 
 from clusterctl.node.lifecycle.ending import hand_over, on_all_ended
-from clusterctl.node.lifecycle.run import Observed, RunState, new_attempt
+from clusterctl.node.lifecycle.run import RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity
 from clusterctl.node.supervise.ranks import groups
 from clusterctl.node.supervise.ranks.groups import find_alone
@@ -186,12 +186,11 @@ def test_only_a_part_that_succeeded_is_one_that_ran_alone() -> None:
     """Else its failure is what counts; the record and the state file hold it."""
     spec: Any = {**TORCHRUN, "attempt": 1, "node_rank": 0, "master_addr": "", "processes": 0}
     state = RunState(new_attempt(spec, idle=False), False)
-    observed = Observed(processes=0, world_size=4, started=True, exit=0)
     for exit_code, reason in (
         (0, "ran alone: no process group of 4 was formed"),
         (3, "torchrun exited with 3"),
     ):
-        run, calls = make_run(state.change(observed=observed._replace(exit=exit_code)))
+        run, calls = make_run(state.change(started=True, exit=exit_code))
         on_all_ended(run, [], [], {}, ALONE)  # type: ignore[arg-type]  # of literal numbers
         name, alone = ("FAILED", None) if exit_code else ("SUCCEEDED", ALONE)
         assert calls == [call.build_part(name, reason, alone=alone)]

@@ -128,8 +128,8 @@ def test_a_stalled_attempt_fails_with_the_grace_of_the_run() -> None:
     assert run.phase is Phase.ENDING and run.attempt.kill.workers_at == 105.0
     reason = "no rank made progress for 10m"
     assert call.terminate_torchrun() in calls and call.gang.on_failure(reason) in calls
-    assert judge(run.attempt.observed) == ("FAILED", reason)
-    stopped, calls = make_run(state.observe(cancelled="stopped"))
+    assert judge(run.attempt, {}) == ("FAILED", reason)
+    stopped, calls = make_run(state.change(cancelled="stopped"))
     on_stalled(stopped, 600.0)
     assert calls == []
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.state import Roster
-from clusterctl.node.supervise.gang_orders import GangOrders
+from clusterctl.node.gang.attempts import Roster
+from clusterctl.node.supervise.events import GangOrders
 from clusterctl.protocol.ranks import Slot
 
 pytestmark = pytest.mark.unit
@@ -30,10 +30,11 @@ def test_a_further_attempt_has_the_names_of_its_own_nodes() -> None:
         "ray": {"names": {"10.0.0.1": "gpu01", "10.0.0.2": "gpu02"}, "own_ports": 10},
     }
     called: list[Any] = []
-    site: Any = SimpleNamespace(loop=None, record=None, events=SimpleNamespace(post=called.append))
+    events: Any = SimpleNamespace(post=called.append)
     roster = Roster(spec)
     roster.assign({Slot(0), Slot(2)})
-    GangOrders(site, spec, run=SimpleNamespace(), executor=SimpleNamespace()).start_next_attempt(roster, None)  # type: ignore[arg-type]  # not used
+    not_used: Any = None
+    GangOrders(not_used, spec, not_used, events).start_next_attempt(roster, None)
 
     ray = called[0].keywords["spec"]["ray"]
     assert ray == {"names": {"10.0.0.1": "gpu01", "10.0.0.3": "gpu03"}, "own_ports": 10}
