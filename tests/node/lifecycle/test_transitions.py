@@ -635,3 +635,33 @@ def test_a_program_that_served_node_0_has_succeeded_however_it_ended() -> None:
         assert judge(state.attempt._replace(exit=code), {}) == ("SUCCEEDED", "")
     failed = transition(running.change(first_failure="rank 1 exited with 3"), order)[0]
     assert judge(failed.attempt, {})[0] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("seen", "worlds", "state", "reason"),
+    [
+        ({}, {0: 4, 1: 4}, "SUCCEEDED", ""),
+        ({}, {0: 4}, "FAILED", "1 of 2 workers were started"),
+        ({}, {0: 4, 1: 1}, "FAILED", "rank 1 saw WORLD_SIZE 1, planned were 4"),
+        ({"exit": 1}, {0: 4, 1: 4}, "FAILED", "torchrun exited with 1"),
+        ({"exit": None, "signal": 9}, {0: 4, 1: 4}, "FAILED", "torchrun was killed by SIGKILL"),
+        ({"exit": 1, "cancelled": "stopped"}, {}, "STOPPED", "stopped"),
+        (
+            {"exit": 1, "cancelled": "s", "first_failure": "rank 3 exited with 7"},
+            {},
+            "FAILED",
+            "rank 3 exited with 7",
+        ),
+        ({"lost": "the guardian was killed"}, {0: 4, 1: 4}, "FAILED", "the guardian was killed"),
+        ({"started": False, "lost": "gone"}, {}, "FAILED_SETUP", "gone"),
+        ({"started": False, "gate_failed": "no torch"}, {}, "FAILED_SETUP", "no torch"),
+        ({"started": False, "cancelled": "the client left"}, {}, "STOPPED", "the client left"),
+    ],
+)
+def test_success_needs_exit_0_every_worker_and_the_planned_world(
+    seen: dict[str, Any], worlds: Any, state: str, reason: str
+) -> None:
+    """A failure that came before a stop counts."""
+    spec: Any = {**SPEC, "processes": 2, "world_size": 4}
+    attempt = new_attempt(spec, idle=False)._replace(started=True, exit=0)
+    assert judge(attempt._replace(**seen), worlds) == (state, reason)

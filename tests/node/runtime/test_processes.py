@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from waiting import HANG, wait_until
 
-from clusterctl.node.lifecycle.ending import judge
-from clusterctl.node.lifecycle.run import Observed
 from clusterctl.node.runtime import ports, processes
 from clusterctl.node.supervise import spawn
 from clusterctl.node.supervise.ranks.workers import Workers, read_exit_status
@@ -122,34 +120,6 @@ def test_unseen_ends_are_taken_from_torchruns_table() -> None:
     assert not workers.by_rank[0].ended
     workers.fill_unseen_ends(0, "")
     assert workers.by_rank[0].exit == 0
-
-
-GOOD = Observed(started=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1: 4})
-
-
-@pytest.mark.parametrize(
-    ("seen", "state", "reason"),
-    [
-        (GOOD, "SUCCEEDED", ""),
-        (GOOD._replace(worlds={0: 4}), "FAILED", "1 of 2 workers were started"),
-        (GOOD._replace(worlds={0: 4, 1: 1}), "FAILED", "rank 1 saw WORLD_SIZE 1, planned were 4"),
-        (GOOD._replace(exit=1), "FAILED", "torchrun exited with 1"),
-        (GOOD._replace(exit=None, signal=9), "FAILED", "torchrun was killed by SIGKILL"),
-        (GOOD._replace(exit=1, cancelled="stopped"), "STOPPED", "stopped"),
-        (
-            GOOD._replace(exit=1, cancelled="s", first_failure="rank 3 exited with 7"),
-            "FAILED",
-            "rank 3 exited with 7",
-        ),
-        (GOOD._replace(lost="the guardian was killed"), "FAILED", "the guardian was killed"),
-        (Observed(started=False, lost="gone"), "FAILED_SETUP", "gone"),
-        (Observed(started=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),
-        (Observed(started=False, cancelled="the client left"), "STOPPED", "the client left"),
-    ],
-)
-def test_the_verdict(seen: Observed, state: str, reason: str) -> None:
-    """Success needs exit 0, every worker, and the planned world."""
-    assert judge(seen) == (state, reason)
 
 
 def test_texts_are_filled_where_they_can_be() -> None:
