@@ -87,62 +87,41 @@ def _apply_output_settings(settings: Settings) -> None:
     terminal.set_verbosity(quiet=settings.quiet, verbose=settings.verbose)
 
 
-class WholeNumber(click.ParamType):  # type: ignore[type-arg]  # not generic at run time in older versions of click
-    """A whole number within limits, with the message for what is none: `{value!r} is not a number of lines`."""
+class Number(click.ParamType):  # type: ignore[type-arg]  # not generic at run time in older versions of click
+    """A number within limits, with the message for what is none: `{value!r} is not a number of lines`."""
 
-    name = "integer"
+    name = "number"
 
-    def __init__(self, message: str, least: int = 0, most: float = inf) -> None:
-        self._message = message
+    def __init__(
+        self, parse: Callable[[Any], float], message: str, least: float = 0, most: float = inf
+    ) -> None:
+        self._parse, self._message = parse, message
         self.least, self.most = least, most
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse it; an error names the option and the limit."""
         try:
-            number = int(value)
+            number = self._parse(value)
         except ValueError:
+            number = nan
+        if isnan(number):
             self.fail(tr(self._message, value=value), param, ctx)
-        if problem := _outside(number, self.least, self.most):
-            self.fail(problem, param, ctx)
+        facts = {
+            "number": f"{number:.12g}",
+            "limit": f"{self.least if number < self.least else self.most:.12g}",
+        }
+        if number < self.least:
+            self.fail(tr("{number} is too small, the minimum is {limit}", **facts), param, ctx)
+        if number > self.most:
+            self.fail(tr("{number} is too large, the maximum is {limit}", **facts), param, ctx)
         return number
 
 
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # not generic at run time in older versions of click
-    """A number of seconds within limits, which an error calls that."""
-
-    name = "seconds"
-
-    def __init__(self, least: float = 0, most: float = inf) -> None:
-        self.least, self.most = least, most
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse it; an error names the option and the limit."""
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = nan
-        if isnan(seconds):
-            self.fail(tr("{value!r} is not a number of seconds", value=value), param, ctx)
-        if problem := _outside(seconds, self.least, self.most):
-            self.fail(problem, param, ctx)
-        return seconds
-
-
+WholeNumber = functools.partial(Number, int)
+Seconds = functools.partial(Number, float, to_translate("{value!r} is not a number of seconds"))
 PORT_MESSAGE = to_translate("{value!r} is not a port")
 PORT = WholeNumber(PORT_MESSAGE, 1, 65535)
 RANK = WholeNumber(to_translate("{value!r} is not a rank"))
-
-
-def _outside(number: float, least: float, most: float) -> str:
-    if number < least:
-        return tr(
-            "{number} is too small, the minimum is {limit}", number=f"{number:.12g}", limit=f"{least:.12g}"
-        )
-    return (
-        tr("{number} is too large, the maximum is {limit}", number=f"{number:.12g}", limit=f"{most:.12g}")
-        if number > most
-        else ""
-    )
 
 
 def json_option(help_text: str) -> Callable[[Command], Command]:

@@ -1,18 +1,27 @@
-"""`status` prints what a rank wrote, and what is to be copied, as `launch` does: no line break of its own in it."""
+"""The list of runs, and `status`: what is cut where there is no room, and what is whole, to be copied."""
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from clusterctl.console.run.status import show_status, showing_lines
+from clusterctl.console import terminal
+from clusterctl.console.run import listing
+from clusterctl.console.run.listing import describe_live_runs, show_runs
+from clusterctl.console.run.status import render_status, show_status, showing_lines
 from clusterctl.console.run.verdict import render_cause, show_verdict
-from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.node_rows import fold_numbers
+from clusterctl.plans.runs.selection import Owner
+from clusterctl.plans.runs.state import NodeState, parse_state, run_seconds
 from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.text import render_duration
 
 RUN = RunId("digits-20261121T101500-ab12")
 COMMAND = "clusterctl -i /home/ann/clusters/an-inventory-with-a-long-name.yaml"
@@ -82,3 +91,149 @@ def test_the_last_line_of_a_watched_run_is_its_own(capsys: pytest.CaptureFixture
     with showing_lines(RUN) as show:
         show(parts())
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["gpu01", RUN]
+
+
+ME = Owner("ann@laptop")
+GOOD, BAD = RunId("digits-20260101T000000-00aa"), RunId("oom-20260101T000000-00bb")
+
+
+def part(run: str, node: str = "gpu01", rank: int = 0, state: str = "SUCCEEDED", **more: Any) -> NodeState:
+    """Build a node's part of a run that ran for 30 s and ended 90 s ago."""
+    now = time.time()
+    times = {"submitted": now - 200, "began": now - 120, "since": now - 90}
+    about = {"run": run, "job": run.partition("-")[0], "node": node, "node_rank": rank, "nnodes": 1}
+    return parse_state(Untrusted({**about, **times, "state": state, "launched_by": ME.name, **more}))
+
+
+def failed() -> NodeState:
+    """Build a part whose only rank ran out of memory."""
+    said = ["Traceback (most recent call last):", "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"]
+    failure = {"rank": 0, "exit": 1, "time": 9.0, "last_at": 9.0, "tail": said}
+    failure["tracebacks"] = [{"at": 9.0, "lines": said}]
+    own = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "time": 9.1, "failures": [failure]}
+    return part(BAD, state="FAILED", gang={"hub": "gpu01", "whole": True, "parts": [own]})
+
+
+def listed(capsys: pytest.CaptureFixture[str], *, me: Owner = ME) -> list[str]:
+    """Print a run that failed and one that did not, without the padding."""
+    show_runs({BAD: {"gpu01": failed()}, GOOD: {"gpu01": part(GOOD)}}, me)
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_run_is_one_line_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order in which they come, with the short id, how long it ran, when it started, and why it failed."""
+    assert listed(capsys) == [
+        "ID JOB STATE NODES RAN STARTED BY CAUSE",
+        "00bb oom ✗ FAILED 1/1 30.0 s 3m20s ago you r0 gpu01: CUDA out of memory (tried 2 GiB)",
+        "00aa digits ✓ SUCCEEDED 1/1 30.0 s 3m20s ago you",
+    ]
+
+
+def test_verbose_shows_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole ids and the nodes; another's run has a name."""
+    monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
+    last = listed(capsys, me=Owner("bob@x"))[-1]
+    assert last == f"{GOOD} digits ✓ SUCCEEDED gpu01 30.0 s 3m20s ago ann@laptop"
+
+
+def test_verbose_is_a_block_for_each_run_in_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line of the list is broken; what is piped stays a table."""
+    monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
+    monkeypatch.setattr(listing, "stdout", lambda: Console(width=60, force_terminal=True, color_system=None))
+    lines = listed(capsys)
+    assert lines[:2] == [f"{BAD} ✗ FAILED", "JOB oom"]
+    assert "CAUSE r0 gpu01: CUDA out of memory (tried 2 GiB)" in lines
+
+
+def test_ids_that_end_alike_are_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is shown names one run."""
+    twin = RunId("other-20260101T000000-00aa")
+    show_runs({GOOD: {"gpu01": part(GOOD)}, twin: {"gpu01": part(twin)}}, ME)
+    shown = capsys.readouterr().out
+    assert GOOD in shown
+    assert twin in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(42, "42 s"), (420, "7m"), (11_520, "3h12m"), (183_600, "2d03h"), (99.6, "1m40s"), (5970, "1h39m")],
+)
+def test_spans_are_short(seconds: float, text: str) -> None:
+    """Two units at most."""
+    assert render_duration(seconds) == text
+
+
+def test_a_run_that_lives_goes_on_and_one_that_never_began_has_no_duration() -> None:
+    """The clock starts with the workers."""
+    assert run_seconds({"gpu01": part(GOOD, state="RUNNING", began=100.0)}, 220.0) == 120
+    assert run_seconds({"gpu01": part(GOOD, state="FAILED_SETUP", began=None)}, 220.0) is None
+
+
+def test_many_alike_nodes_share_a_row() -> None:
+    """The failed one stands alone; few nodes have a row each."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    def shown(count: int) -> list[str]:
+        states: dict[str, NodeState | None] = {
+            f"gpu{number:02}": part(
+                GOOD,
+                f"gpu{number:02}",
+                number,
+                "FAILED" if number == 3 else "STOPPED",
+                nnodes=count,
+                ranks={
+                    str(number): {"exit": 1 if number == 3 else None, "signal": None if number == 3 else 15}
+                },
+            )
+            for number in range(count)
+        }
+        console = Console(width=120, file=StringIO(), record=True)
+        console.print(render_status(GOOD, states))
+        return [
+            re.sub(r"\b\d+m\d+s\b", "AGE", " ".join(line.split()))
+            for line in console.export_text().splitlines()
+        ]
+
+    assert shown(64)[3:] == [
+        "0-2, 4-63 gpu[00-02,04-63] STOPPED AGE r0-2, 4-63 SIGTERM",
+        "3 gpu03 FAILED AGE r3 exit 1",
+    ]
+    assert len(shown(8)) == 11
+    assert fold_numbers(["7", "spare", "0", "1", "spare"]) == "0-1, 7, spare"
+
+
+def test_the_live_run_of_each_node_with_its_ranks() -> None:
+    """The newest, where a node has several; none of those that have ended."""
+    new, old = RunId("new-20260102T000000-0002"), RunId("old-20260101T000000-0001")
+    ranks = {str(rank): {} for rank in range(4, 8)}
+    runs = {
+        new: {"gpu01": part(new, state="RUNNING", ranks=ranks), "gpu03": None},
+        old: {"gpu01": part(old, state="RUNNING"), "gpu02": part(old, "gpu02", 1, "WAITING")},
+        GOOD: {"gpu04": part(GOOD, "gpu04")},
+    }
+    assert describe_live_runs(runs) == {"gpu01": "0002 r4-7", "gpu02": "0001"}
+
+
+def test_a_run_without_a_recorded_end_has_no_duration() -> None:
+    """Of a part whose agent is gone `since` is when it began to run; clocks of nodes are put right."""
+    lost = part(GOOD, state="LOST", began=1000.0, since=1000.5)
+    ended = part(GOOD, "gpu02", 1, state="FAILED", began=1000.0, since=1060.0)
+
+    assert run_seconds({"gpu01": lost}, 9000.0) is None
+    assert run_seconds({"gpu01": lost, "gpu02": ended}, 9000.0) == 60.0
+    assert run_seconds({"gpu02": ended, "gpu01": None}, 9000.0, {"gpu02": 3600.0}) == 60.0
+    longer = part(GOOD, "gpu03", 2, state="FAILED", began=1000.0, since=1090.0)
+    assert run_seconds({"gpu02": ended, "gpu03": longer}, 9000.0) == 90.0
+
+
+def test_a_live_run_has_run_since_its_first_node_began() -> None:
+    """Of our clock: that of one node is an hour ahead, and it was the first to begin."""
+    parts = {
+        "gpu01": part(GOOD, state="RUNNING", began=3700.0),
+        "gpu02": part(GOOD, "gpu02", 1, state="RUNNING", began=130.0),
+    }
+    assert run_seconds(parts, 220.0, {"gpu01": 3600.0}) == 120.0

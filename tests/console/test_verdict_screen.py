@@ -1,4 +1,4 @@
-"""The root cause on the screen: for one rank, for eight, for two hundred."""
+"""The root cause on the screen: for one rank, for eight, for two hundred; and files outside the output directory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ import pytest
 from ends import judge
 from failures import fail
 
-from clusterctl.console.run.verdict import render_cause, render_hang, show_verdict
+from clusterctl.console.run.verdict import (
+    render_cause,
+    render_hang,
+    render_outside,
+    render_outside_note,
+    show_verdict,
+)
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.runs.gang_record import Attempt
 from clusterctl.plans.runs.verdict import verdict_to_json
+from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.protocol.root_cause import Failure, find_cause
 from clusterctl.protocol.tracebacks import clip
 
@@ -264,3 +271,22 @@ def test_a_command_against_a_hang_stays_on_one_line() -> None:
     lines = render_hang(kept, 80, "clusterctl")
     assert any("`clusterctl exec --nodes gpu02 -- 'dmesg | tail -30'`" in line for line in lines)
     assert all(line.startswith("    ") and len(line) <= 80 for line in lines)
+
+
+def test_the_line_counts_names_and_shows_where() -> None:
+    """With the command that downloads them, as long as there is any."""
+    parts = {"gpu01": OutsideFiles(2, 13_200_000, ("0.ckpt", "1.ckpt"))}
+    assert render_outside_note(parts, "r-1", "clusterctl -i lab.yaml") == [
+        "note: 2 files outside ${output_dir}: 0.ckpt, 1.ckpt (13.2 MB) on gpu01",
+        "    next: clusterctl -i lab.yaml pull 1 --all",
+    ]
+    assert render_outside_note({}, "r-1", "clusterctl") == []
+
+
+def test_many_files_of_many_nodes_are_one_line() -> None:
+    """The same names on all nodes are named once; a line break in a name makes no line."""
+    one = OutsideFiles(9, 1000, ("a", "b\nc", "d", "e", "f"), more=True)
+    parts = {"gpu01": one, "gpu02": one}
+    assert render_outside(parts) == (
+        "at least 18 files outside ${output_dir}: a, b\\nc, d, ... (2.0 kB) on gpu[01-02]"
+    )

@@ -143,9 +143,7 @@ class DeepCheckRun:
                 specs[node.name]["python"] = f"{prefix}/bin/python"
         self._phases.start("deep")
         inputs = prepare.LaunchInputs(specs, scan, {}, random_source.token_hex(32))
-        ready = prepare.prepare_all(
-            self._cluster, plan, self._interpreters, inputs, _StepObserver(self._phases)
-        )
+        ready = prepare.prepare_all(self._cluster, plan, self._interpreters, inputs, self._phases)
         prepare.start_workers(self._cluster, plan, self._interpreters, ready)
         prepare.close_sessions(ready.values())
 
@@ -203,26 +201,3 @@ def _output_dir(run_id: str, member: Member) -> str:
     """Return an output directory that goes with the run."""
     part = part_name(member.slot, member.name)
     return WorkdirPaths(member.node.workdir).run(run_id, part, "outputs")
-
-
-class _StepObserver:
-    """Receives the progress of the preparations; the screen shows the current step of each node."""
-
-    def __init__(self, phases: Phases) -> None:
-        self._phases = phases
-
-    def mark_done(self, phase: str, name: str) -> None:
-        """A node is through a phase."""
-
-    def set_step(self, name: str, what: str) -> None:
-        """A node is at this."""
-        self._phases.set_step(name, what)
-
-    def add_bytes(self, name: str, count: int) -> None:
-        """So many bytes have left."""
-
-    def add_expected(self, count: int) -> None:
-        """So many bytes more are missing on a node."""
-
-    def add_taken(self, count: int) -> None:
-        """So many bytes has a node got from another."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from platformdirs import user_state_path
 
 from clusterctl.client.local.private_files import (
     NotOursError,
@@ -23,13 +24,13 @@ from clusterctl.client.local.private_files import (
 )
 from clusterctl.console.terminal import info
 from clusterctl.errors import SpecError, UsageError
+from clusterctl.lab import labs
 from clusterctl.node_texts import describe_system_error
 from clusterctl.protocol.run_id import RunId, parse_run_id
-from clusterctl.specs.text import command_line
+from clusterctl.specs.text import command_line, find_nearest
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.lab.labs import Lab
     from clusterctl.specs.inventory.model import Inventory
     from clusterctl.specs.job.model import Job
 
@@ -65,7 +66,7 @@ def state_dir() -> Path:
 
     Raises UsageError if another user could have put files there: hooks that are run, inventories of labs.
     """
-    folder = _state_path()
+    folder = user_state_path("clusterctl", appauthor=False)
     _refuse_unsafe(folder)
     return folder
 
@@ -79,7 +80,7 @@ def lab_dir() -> Path:
 
 def crash_dir() -> Path:
     """Return the directory for reports of bugs, made or not; raises NotOursError where it is not safe to write."""
-    folder = _state_path()
+    folder = user_state_path("clusterctl", appauthor=False)
     _check(folder)
     return folder / "crashes"
 
@@ -92,12 +93,6 @@ def own_id() -> str:
             write_once(path, f"{secrets.token_hex(8)}\n")
         return read_own(path, LONGEST_ID + 1).decode("ascii").strip()
     return ""
-
-
-def _state_path() -> Path:
-    from platformdirs import user_state_path
-
-    return user_state_path("clusterctl", appauthor=False)
 
 
 def _check(folder: Path) -> None:
@@ -236,17 +231,17 @@ def choose_inventory(settings: Settings) -> ChosenInventory:
         return _inventory_at(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
     if LOCAL_FILE.exists():
         return ChosenInventory(LOCAL_FILE, "", named=False)
-    labs = _running_labs()
-    chosen = _default_lab(labs)
+    running = labs.list_running(lab_dir()) if lab_dir().is_dir() else []
+    chosen = _default_lab(running)
     if chosen is not None:
         return chosen
-    if labs:
+    if running:
         raise UsageError(
             "CC-USE-002",
             "labs",
-            count=len(labs),
-            names=", ".join(lab.name for lab in labs),
-            command=command_line("clusterctl", "--lab", labs[0].name, "ps"),
+            count=len(running),
+            names=", ".join(lab.name for lab in running),
+            command=command_line("clusterctl", "--lab", running[0].name, "ps"),
         )
     raise _no_inventory()
 
@@ -273,24 +268,12 @@ def _inventory_at(text: str, reason: str) -> ChosenInventory:
     return ChosenInventory(path, reason, path.parent.name if in_lab_dir else None)
 
 
-def _running_labs() -> list[Lab]:
-    if not lab_dir().is_dir():
-        return []
-    from clusterctl.lab.labs import list_running
-
-    return list_running(lab_dir())
-
-
-def _default_lab(labs: Sequence[Lab]) -> ChosenInventory | None:
+def _default_lab(running: Sequence[labs.Lab]) -> ChosenInventory | None:
     """Take the only lab, or the one called `lab`; then the others are named, and how to choose."""
-    if not labs:
-        return None
-    from clusterctl.lab.labs import default_lab
-
-    lab = default_lab(labs)
+    lab = labs.default_lab(running) if running else None
     if lab is None:
         return None
-    others = ", ".join(other.name for other in labs if other is not lab)
+    others = ", ".join(other.name for other in running if other is not lab)
     reason = (
         tr("also running: {others}; select with --lab NAME", others=others)
         if others
@@ -300,9 +283,7 @@ def _default_lab(labs: Sequence[Lab]) -> ChosenInventory | None:
 
 
 def _lab_inventory(name: str, reason: str) -> ChosenInventory:
-    from clusterctl.lab.labs import load
-
-    return ChosenInventory(load(lab_dir(), name).inventory, reason, name)
+    return ChosenInventory(labs.load(lab_dir(), name).inventory, reason, name)
 
 
 LOCAL_JOB = Path("job.yaml")
@@ -400,8 +381,6 @@ def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
 
 def _nearest_file(path: Path) -> str:
     """Name the file whose name is most like one that does not exist; empty without such a file."""
-    from clusterctl.specs.text import find_nearest
-
     with suppress(OSError):
         found = find_nearest(
             path.name, sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())

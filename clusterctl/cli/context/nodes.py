@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusterctl.cli.context.load import crash_dir, own_id
 from clusterctl.client.local.private_files import append_own, keep_newest
+from clusterctl.console.errors import show_error
 from clusterctl.console.terminal import hint, info
-from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.errors import ClusterctlError, InternalError, NoInterpreter
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
+from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -78,7 +80,6 @@ def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, 
     A run may have been launched with a Python of the job's own; to look at it or to end it any will do.
     """
     from clusterctl.client.rpc.session import Interpreter
-    from clusterctl.errors import NoInterpreter
 
     python = interpreter(node)
     try:
@@ -140,12 +141,7 @@ def reading_exit_code(answered: int, asked: int) -> int:
 
 def report_failures(errors: Iterable[ClusterctlError]) -> None:
     """Write each failed node's error to stderr, what nodes share once; a bug's traceback goes into a file."""
-    from clusterctl.console.errors import show_error
-    from clusterctl.specs.nodeset import fold_names
-
-    groups: dict[tuple[str, ...], list[ClusterctlError]] = {}
-    for error in errors:
-        groups.setdefault((error.code, error.message, error.evidence, error.fix), []).append(error)
+    groups = group_values(((one.code, one.message, one.evidence, one.fix), one) for one in errors)
     for first, *others in groups.values():
         if others and all(error.node for error in (first, *others)):
             first.node = fold_names(error.node for error in (first, *others))

@@ -81,14 +81,6 @@ class Cursor:
     versions: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Update:
-    """What is new for a page."""
-
-    parts: dict[str, str]
-    lines: list[Line]
-
-
 class View:
     """What pages show of one run, or the list of runs; all methods may be called from any thread."""
 
@@ -115,8 +107,8 @@ class View:
             self._lines.add(node, rank, label, texts)
             self._changed.notify_all()
 
-    def read(self, cursor: Cursor, limit: float) -> Update | None:
-        """Wait for something new and move the cursor past it; empty after `limit` seconds, None once it is closed."""
+    def read(self, cursor: Cursor, limit: float) -> tuple[dict[str, str], list[Line]] | None:
+        """Wait for new parts and lines and move the cursor past them; empty after `limit` s, None once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._has_news(cursor), limit)
             if self._closed:
@@ -129,7 +121,7 @@ class View:
             cursor.versions.update({name: self._parts[name][0] for name in parts})
             lines = self._lines.after(cursor.line)
             cursor.line = lines[-1].number if lines else cursor.line
-            return Update(parts, lines)
+            return parts, lines
 
     def _has_news(self, cursor: Cursor) -> bool:
         has_part = any(version > cursor.versions.get(name, 0) for name, (version, _) in self._parts.items())

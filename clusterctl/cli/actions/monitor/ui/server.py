@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler
@@ -29,8 +29,7 @@ from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from urllib.parse import parse_qs
 
-from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, TooManyError, View
-from clusterctl.cli.actions.monitor.ui.feed import Update as FeedUpdate
+from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, Line, TooManyError, View
 from clusterctl.console.text import json_text
 from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE, STYLE_FILE
 from clusterctl.protocol.run_id import RunId, parse_run_id
@@ -385,7 +384,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"retry: {RETRY}\n".encode() + _event("begin", begin))
         last_sent = time.monotonic()
         while (update := view.read(cursor, CHECK)) is not None and not self._has_left():
-            message = _events(view, update)
+            message = _events(view, *update)
             if message or time.monotonic() - last_sent > BEAT:
                 self.wfile.write(message or b": beat\n\n")
                 last_sent = time.monotonic()
@@ -424,12 +423,12 @@ for _method in METHODS:
     setattr(Handler, f"do_{_method}", Handler.serve)  # the name that the base class looks for
 
 
-def _events(view: View, update: FeedUpdate) -> bytes:
+def _events(view: View, parts: Mapping[str, str], lines: Sequence[Line]) -> bytes:
     """Write what is new as events; the id of the last line lets a page go on after it."""
-    content = b"".join(_event("part", {"name": name, "html": html}) for name, html in update.parts.items())
-    if update.lines:
-        rows = [[one.number, one.node, one.rank, one.label, one.text] for one in update.lines]
-        content += f"id: {view.epoch}.{update.lines[-1].number}\n".encode() + _event("lines", rows)
+    content = b"".join(_event("part", {"name": name, "html": html}) for name, html in parts.items())
+    if lines:
+        rows = [[one.number, one.node, one.rank, one.label, one.text] for one in lines]
+        content += f"id: {view.epoch}.{lines[-1].number}\n".encode() + _event("lines", rows)
     return content
 
 

@@ -40,11 +40,9 @@ def test_a_page_gets_a_part_once() -> None:
     view, cursor = View("a"), Cursor()
     view.publish("summary", element("p", "1"))
     view.publish("summary", element("p", "2"))
-    update = view.read(cursor, 0)
-    assert update is not None and update.parts == {"summary": "<p>2</p>"}
+    assert view.read(cursor, 0) == ({"summary": "<p>2</p>"}, [])
     view.publish("summary", element("p", "2"))
-    update = view.read(cursor, 0)
-    assert update is not None and not update.parts and not update.lines
+    assert view.read(cursor, 0) == ({}, [])
     view.close()
     assert view.read(cursor, 0) is None
 
