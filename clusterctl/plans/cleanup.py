@@ -1,9 +1,8 @@
-"""Which runs and orphan processes may go, and which processes with torch imported wait for the next launch.
+"""Which runs and orphan processes may be removed, and which processes with torch imported wait for the next launch.
 
-Which runs may go from the nodes: those that have ended and are old, or one too many of their job.
-
-A run that lives on any node stays on all. Where it is not certain that a run has ended (a node did not
-answer, or was restarted, or the run was on another machine that shares the home) only its age counts.
+A run is removed that has ended and is old, or beyond the newest of its job. One that lives on any node stays on all.
+Where it is not certain that a run has ended (a node did not answer, or was restarted, or the run was on another machine
+that shares the home) only its age counts.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class CleanupPlan:
 
     @property
     def lost_files(self) -> dict[str, dict[str, OutsideFiles]]:
-        """Give, by run and node, the files outside the output directory that would go with the runs."""
+        """Return, by run and node, the files outside the output directory that would go with the runs."""
         files_by_run: dict[str, dict[str, OutsideFiles | None]] = {}
         for stored, _ in self.removals:
             files_by_run.setdefault(stored.run_id, {})[stored.node] = stored.outside_files
@@ -76,7 +75,7 @@ class CleanupPlan:
         return {run_id: nodes for run_id, nodes in lost.items() if nodes}
 
     def without_runs(self, run_ids: Collection[str]) -> CleanupPlan:
-        """Keep some runs, on all nodes."""
+        """Return the plan without some runs, on all nodes."""
         return CleanupPlan(
             tuple(removal for removal in self.removals if removal[0].run_id not in run_ids), self.kept
         )
@@ -102,7 +101,7 @@ def parse_stored_run(node: str, raw: Untrusted) -> StoredRun | None:
 def plan_cleanup(
     stored_runs: Iterable[StoredRun], policy: RetentionPolicy, user: Owner | None
 ) -> CleanupPlan:
-    """Decide about every part; with `user` only about one's own runs."""
+    """Decide about every part; with `user` only about runs of that user."""
     by_run = group_values((stored.run_id, stored) for stored in stored_runs)
     newer_counts = _count_newer(by_run)
     removals: list[tuple[StoredRun, str]] = []
@@ -133,7 +132,7 @@ def plan_cleanup(
 def _count_newer(by_run: Mapping[RunId, list[StoredRun]]) -> dict[RunId, int]:
     """Count for every run how many of its job are newer, on the node that holds the fewest of them.
 
-    Runs that a node makes up crowd out none but its own.
+    Runs that a node invents replace only its own.
     """
     runs_by_job = group_values(
         ((stored.node, state.job, state.launched_id or state.launched_by), (state.submitted, run_id))
@@ -206,7 +205,7 @@ def _size(raw: object, kind: type) -> int:
 
 
 def select_orphans(orphans: Iterable[Orphan], user: Owner | None) -> tuple[Orphan, ...]:
-    """Choose what may be ended: of runs that the node knows, and with `user` only of one's own."""
+    """Choose what may be ended: of runs on the node's record, with `user` only of that user."""
     return tuple(
         orphan for orphan in orphans if orphan.known and (user is None or user.is_same(_owner(orphan)))
     )

@@ -22,7 +22,7 @@ from clusterctl.specs.render import DiscoveredNode
 from clusterctl.specs.values import accepts, parse_nic, parse_python
 from clusterctl.translation import tr, trn
 
-ACTIVE = "python3"  # what runs where the inventory names no Python
+ACTIVE = "python3"  # the interpreter where the inventory names none
 MAX_PATH = 255  # characters; longer texts of nodes are cut
 _VERSION = re.compile(r"[\w.+!-]{1,64}")
 _PATH = re.compile(r"[\w./~+@ -]+")
@@ -251,7 +251,7 @@ class PythonChoice:
 
 
 def parse_pythons(raw_pythons: object, raw_modules: object) -> FoundPythons:
-    """Read a node's answer; never raises. What cannot stand in an inventory is left out."""
+    """Read a node's answer; never raises. What an inventory cannot hold is left out."""
     pythons = read_clean_many(FoundPython, raw_pythons)
     modules = raw_modules[:MAX_ITEMS] if isinstance(raw_modules, list) else []
     names = tuple(
@@ -261,7 +261,7 @@ def parse_pythons(raw_pythons: object, raw_modules: object) -> FoundPythons:
 
 
 def _is_usable(python: FoundPython) -> bool:
-    """Whether the path can stand in an inventory, and the versions are some."""
+    """Return whether an inventory can hold the path, and the versions are versions."""
     path = python.path or ""
     versions = (python.version or "", *([python.torch] if python.torch is not None else []))
     usable = accepts(parse_python, path) and bool(_PATH.fullmatch(path)) and len(path) <= MAX_PATH
@@ -311,7 +311,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def list_imports(source: bytes, local: Collection[str]) -> tuple[str, ...]:
-    """List the packages that a script imports: not of the standard library, not `local`, which lie next to it."""
+    """List the packages that a script imports: not of the standard library, nor `local`, which are next to it."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

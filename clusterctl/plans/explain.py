@@ -94,7 +94,7 @@ def _without_markup(text: str) -> str:
 
 
 def find_code(word: str) -> str:
-    """Return the code, or the family, that was meant; an unknown one names the nearest that there is."""
+    """Return the code, or the family, that was meant; raises UsageError with the nearest for an unknown one."""
     known = list_titles()
     match = CODE_PATTERN.fullmatch(word.strip())
     family = match[1].upper() if match else ""
@@ -167,7 +167,7 @@ def explain(code: str, manual: Manual) -> Explanation:
 
 
 def join_sentences(first: str, second: str) -> str:
-    """Put two texts into one; Chinese has its own full stop, and no space behind it."""
+    """Put two texts into one; Chinese has its own full stop, and no space after it."""
     return tr("{first}. {second}", first=first, second=second)
 
 

@@ -37,7 +37,7 @@ _URL_ESCAPES = str.maketrans({"+": "%2B", "/": "%2F", "=": "%3D"})  # what base6
 
 @dataclass(frozen=True)
 class Hooks:
-    """The hooks of one run; `folder` is where the job file lies and the command is run."""
+    """The hooks of one run; `folder` holds the job file, and the command runs in it."""
 
     job: str
     cluster: str

@@ -83,7 +83,7 @@ class Kind:
 
     @property
     def nullable(self) -> bool:
-        """Return whether null may stand there."""
+        """Return whether null is allowed."""
         noted = isinstance(self.note, ScalarType | OneOrMore) and self.note.nullable
         return noted or (self.group is not None and NoneType in get_args(self.annotation))
 

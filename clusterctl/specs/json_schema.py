@@ -126,7 +126,7 @@ class KeyEntry:
     path: str  # such as job.restart.max
     text: str
     value: str = ""  # the kind of value, where it is a single one
-    default: str = ""  # as it would stand in the file
+    default: str = ""  # as written in the file
     required: bool = False
     below: tuple[tuple[str, str], ...] = ()
 
@@ -184,7 +184,7 @@ def noun_in(kind: Kind) -> str:
 
 
 def default_of(model: type[Any], key: str) -> str:
-    """Return the default of a key as it would stand in the file; empty where there is none."""
+    """Return the default of a key as written in the file; empty where there is none."""
     declared = keys_of(model)[key]
     default, note = declared.default, declared.kind.note
     if declared.required or (model is Node and key in keys_of(NodeSettings)):

@@ -258,7 +258,7 @@ def _parse_nodes(pattern: str) -> int | str:
     return pattern
 
 
-# `metrics`: a pattern runs on the nodes, on lines that anybody may have printed. So what is known to take exponential
+# `metrics`: a pattern runs on the nodes, on lines that any program may print. So what is known to take exponential
 # time is refused here: a repetition within a repetition. What remains is bounded there (node/history/scalars.py): short
 # lines, and a timer.
 LONGEST_PATTERN = 300

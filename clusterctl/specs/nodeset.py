@@ -1,4 +1,4 @@
-"""Which nodes are meant: `0-3`, `gpu[01-04,07]`, `gpu*`, and how a list of names is folded back."""
+"""Node sets: which nodes `0-3`, `gpu[01-04,07]` or `gpu*` selects, and lists of names written as such."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _find_matching_ranks(name: str, term: Term, ranks: dict[str, int]) -> Iterat
 
 
 def _suggest_node(name: str, known: Iterable[str]) -> str:
-    """Guess; gpu1 may be gpu01, but for gpu99 any other number would be a guess at random."""
+    """Suggest a node: gpu01 for gpu1, but no other number for gpu99."""
     same_number = (node for node in known if _PADDING.sub("", node) == _PADDING.sub("", name))
     guess = next(same_number, None)
     if guess:

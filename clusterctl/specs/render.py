@@ -144,7 +144,7 @@ def choose_cluster_name(file: str, preferred: str) -> str:
 
 
 def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
-    """Return each node a name that may stand in our inventory and belongs to it alone."""
+    """Return a valid name for each node, no two the same, and remarks on those that changed."""
     names: dict[str, None] = {}
     remarks = []
     for rank, host in enumerate(hosts):

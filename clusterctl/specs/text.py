@@ -20,7 +20,7 @@ SHORTEST_BEGINNING = 3  # of a name of several words
 
 
 def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """Name the known word that was probably meant, or None."""
+    """Return the known word that was probably meant, or None."""
     return _find_nearest_cached(word, tuple(candidates)) if len(word) <= LONGEST_GUESS else None
 
 

@@ -55,7 +55,7 @@ def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
 
 
 def is_node_name(text: str) -> bool:
-    """Return whether a text that a machine sent can be a node's name: it can stand in commands as it is."""
+    """Return whether a text that a machine sent can be the name of a node, so that commands can hold it unquoted."""
     return len(text) <= LONGEST_NODE_NAME and re.fullmatch(NAME_PATTERN, text) is not None
 
 
@@ -196,7 +196,7 @@ def parse_size(text: str) -> Size:
 
 
 LONGEST_HOST = 253
-LONGEST_CHAIN = 8  # bastions, one behind the other
+LONGEST_CHAIN = 8  # bastions
 LONGEST_NIC = 15  # IFNAMSIZ of Linux, less the final NUL
 LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
@@ -213,7 +213,7 @@ _BASTION = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether a text is an IPv6 address, as a host may be."""
+    """Return whether a text is an IPv6 address."""
     return ":" in text and _is_ip_address(text)
 
 
@@ -255,14 +255,14 @@ class Bastion:
 
 
 def parse_jump(text: str) -> str:
-    """Read a bastion or a chain of them, as ssh's `-J` takes it; `none` is the straight way."""
+    """Read a bastion or a chain of them, as ssh's `-J` takes it; `none` means no bastion."""
     if text != DIRECT:
         split_jump(text)
     return text
 
 
 def split_jump(text: str) -> tuple[Bastion, ...]:
-    """Split a chain of bastions in the order in which they are passed; none for `none`."""
+    """Split a chain of bastions in the order in which they are passed; empty for `none`."""
     if text == DIRECT:
         return ()
     hops = [hop.strip() for hop in text.split(",")]
@@ -346,7 +346,7 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 
 def parse_proxy_command(text: str) -> str:
-    """Read a command that carries the SSH connection; knows OpenSSH's tokens for host, port and user."""
+    """Read a command that carries the SSH connection, with OpenSSH's tokens for host, port and user."""
     for token in re.findall(r"%.?", text, re.DOTALL):
         if token not in PROXY_TOKENS.split():
             raise InvalidValueError("CC-SPEC-013", "proxy-token", token=quoted(token))

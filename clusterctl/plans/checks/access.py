@@ -33,7 +33,7 @@ UNANSWERED = (
 
 
 def failure_findings(context: CheckContext) -> list[Finding]:
-    """Return findings for the failures whose codes the table does not know."""
+    """Return findings for the failures whose codes are not in the table."""
     unlisted = {error.code for error in context.failures.values()} - set(UNANSWERED)
     return [_unlisted_finding(context, code) for code in sorted(unlisted)]
 
@@ -92,7 +92,7 @@ for _code in UNANSWERED:
 
 
 SHOWN_NOISE = 80
-# Modules that torch or Python's own start-up import, and whose names people give to their files.
+# Modules that torch or Python's own start-up import, and whose names users give to their files.
 SHADOWED_MODULES = frozenset(
     (
         *(

@@ -285,7 +285,7 @@ def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
     mesh = context.mesh
     if mesh is None:
         return
-    # Of many nodes not all call node 0's other ports: then it counts that they reach anybody.
+    # Of many nodes not all call node 0's other ports: then it counts that they reach any node.
     open_by_ends = {path.ends: path.open for path in mesh.select_paths(MESH)}
     callers = {path.caller for path in mesh.select_paths(MESH) if path.open}
     paths = [
@@ -356,7 +356,7 @@ SLOW_RTT = 5000  # microseconds
 SLOW_SECONDS = 2.0
 SLOW_FACTOR = 10  # as slow as others
 HEADER_BYTES = 120  # bytes of a packet that no segment carries, generously
-LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU by itself
+LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU
 COMMON_MTU, SMALL_MTU = 1500, 1400
 LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
 
@@ -371,7 +371,7 @@ def large_packets_are_lost(context: CheckContext) -> Iterator[Hit]:
 def _find_lost_packets(
     context: CheckContext, mesh: MeshResult, rail: str, treated: set[str]
 ) -> Iterator[Hit]:
-    """Find who loses large packets on one rail; `treated` are the nodes and rails whose fix was given already."""
+    """Find the nodes that lose large packets on one rail; `treated` are the nodes and rails that have a fix already."""
     paths = [path for path in mesh.select_paths(MESH, rail) if path.step not in BEFORE_TRANSFER]
     tried = list(dict.fromkeys(ends for path in paths for ends in (path.ends, path.ends[::-1])))
     lossy = {ends: path for path in paths if path.error for ends in _lost_directions(path)}

@@ -103,7 +103,7 @@ def across_nodes(nodes: Iterable[str], evidence: str, case: str | None = "", /, 
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """What this machine adds: modes of key files that others may read, names beside the job's script, the code."""
+    """What this machine adds: modes of key files that others may read, names next to the job's script, the code."""
 
     readable_keys: Mapping[str, int] = field(default_factory=dict)
     script_siblings: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ def _unanswered(facts: Facts) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Check:
-    """A check as the registry knows it; `needs` is what a node must have answered."""
+    """A registered check; `needs` is what a node must have answered."""
 
     code: str
     needs: tuple[str, ...]
@@ -265,7 +265,7 @@ def run_on_nodes(program: str, names: Iterable[str], line: str) -> str:
 
 
 def _as_arguments(line: str) -> str:
-    """Write a shell line behind `exec --`: plain words as they are, anything else as one word, which `sh` runs."""
+    """Write a shell line after `exec --`: plain words as they are, anything else as one word, which `sh` runs."""
     try:
         words = shlex.split(line)
     except ValueError:
@@ -274,7 +274,7 @@ def _as_arguments(line: str) -> str:
 
 
 def run_on_each(context: CheckContext, lines: Mapping[str, str]) -> str:
-    """Return the commands that run a line of its own on each of the named nodes; equal lines are one command."""
+    """Return the commands that run each node's line on it; equal lines are one command."""
     names_by_line = group_values((line, name) for name, line in lines.items())
     return "\n".join(run_on_nodes(context.program, names, line) for line, names in names_by_line.items())
 
@@ -325,7 +325,7 @@ CONSEQUENCES: Mapping[str, tuple[str, ...]] = {
 
 
 def fold_consequences(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:
-    """Return each finding with those that follow from it; these do not stand in the list by themselves.
+    """Return each finding with those that follow from it; these are not in the list themselves.
 
     A finding follows from one that is as severe, about at least the same nodes, and has no cause itself.
     """

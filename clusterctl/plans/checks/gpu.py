@@ -307,7 +307,7 @@ def gpu_in_use(context: CheckContext) -> Iterator[Hit]:
 
 
 def _render_users(gpu: Gpu, facts: Facts) -> str:
-    """Name who holds memory of a GPU, as far as the node shows it."""
+    """Name the processes that hold memory of a GPU, as far as the node shows them."""
     processes = [process for process in facts.gpus.processes if process.gpu == gpu.uuid]
     descriptions = [
         tr("pid {pid} of {user}: {command}", pid=process.pid, user=process.user, command=process.command)

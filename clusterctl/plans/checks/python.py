@@ -1,4 +1,4 @@
-"""Interpreter, activate, packages, the environment of `setup`, and what launchers need besides: Ray, Open MPI."""
+"""Interpreter, activate, packages, the environment of `setup`, and what launchers need: Ray, Open MPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the job fits its script: arguments that are not passed, workers started twice, addresses of other clusters.
+"""Checks of a job against its script: arguments that are missing, workers started twice, addresses of other clusters.
 
 What the script does is read from its syntax tree by `plans/launch/script.py`; no node needs to answer.
 """

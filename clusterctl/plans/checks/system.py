@@ -32,7 +32,7 @@ DISK_FULL, DISK_LOW = 100 * 1000 * 1000, GIB  # bytes
 FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
 NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL distinguishes machines
-# What a launch sets by itself, per node, whatever was there before.
+# What a launch sets on each node, whatever was there before.
 REPLACED_NAMES = (
     "NCCL_SOCKET_IFNAME",
     "GLOO_SOCKET_IFNAME",
@@ -112,7 +112,7 @@ def small_shm(context: CheckContext) -> Iterator[Hit]:
 
 
 def _small_shm_hit(node: Node, facts: Facts, evidence: str, free: int, needed: int) -> Hit:
-    """Make /dev/shm large enough besides what is in it, if there is memory for that."""
+    """Report a small /dev/shm; the fix leaves room for what is in it, if there is memory for that."""
     total = max(facts.shm_disk.total or 0, free)
     size, memory, shown = total - free + needed, facts.machine.memory or 0, render_size(needed)
     if 0 < memory < size:

@@ -167,7 +167,7 @@ def _settings_of(member: Member, job: Job) -> dict[str, str]:
 
 
 def default_nproc(job: Job) -> str:
-    """Return the number of workers on a node as far as the job says it: a number, gpu or cpu."""
+    """Return the number of workers on a node as far as the job has it: a number, gpu or cpu."""
     chosen = count_chosen_gpus(job) if job.nproc_per_node == "gpu" else None
     return str(job.nproc_per_node if chosen is None else chosen)
 

@@ -38,7 +38,7 @@ SSH_PORT = 22  # where the inventory names none; that it is refused there is an 
 
 
 def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
-    """Return the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup."""
+    """Return the spec that a node's agent carries out; `record` adds user, time, cluster and setup."""
     master = plan.nodes[0]
     return {
         "protocol": PROTOCOL,
@@ -161,7 +161,7 @@ def _render_mpi(plan: LaunchPlan) -> SpecPart:
 
 
 def _count_ray_gpus(job: Job, node: NodePlan) -> int | None:
-    """Count the GPUs that Ray may give away on a node; None where Ray counts by itself, as it does those of Ascend."""
+    """Count the GPUs that Ray may assign on a node; None where Ray counts them itself, as those of Ascend."""
     if not needs_gpus(job):
         return 0
     return None if node.vendor == "ascend" else node.nproc_per_node

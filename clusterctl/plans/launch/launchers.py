@@ -134,7 +134,7 @@ def _flag(name: str, *value: Segment) -> tuple[Template, Template]:
 
 
 def _program(job: Job) -> tuple[Template, ...]:
-    """Return what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
+    """Return what is run, after a `--`: without it torchrun takes --run or --log of the script for its own options."""
     if job.module is not None:
         return make_template("--module"), make_template("--"), make_template(job.module)
     script = job.script or ""
@@ -202,7 +202,7 @@ def count_chosen_gpus(job: Job) -> int | None:
 
 
 def vendor_of(facts: Facts) -> str:
-    """Return whose accelerators a node has: the hardware says it first, then torch, else `cpu`."""
+    """Return the vendor of a node's accelerators: by the hardware, else by torch, else `cpu`."""
     vendor = facts.gpus.vendor
     if vendor is not None and vendor in VENDOR_NIC_RULES:
         return vendor

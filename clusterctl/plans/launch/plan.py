@@ -55,7 +55,7 @@ class PlanFacts:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What one node will run: a module of torch with its arguments, or without one a program of its own."""
+    """What one node will run: a module of torch with its arguments, or without one any program."""
 
     member: Member
     python: str
@@ -83,7 +83,7 @@ class NodePlan:
 
     @property
     def command(self) -> tuple[Template, ...]:
-        """What a person would type; where Ray is started and nothing else, that."""
+        """Return what a user would type; where only Ray is started, its command."""
         if self.ray and not self.member.spare and self.member.node_rank > 0:
             return self.ray
         python = OWN_PYTHON if self.uses_setup_environment else make_template(self.python)
@@ -246,7 +246,7 @@ def _plan_ray(
 
 
 def torchrun_env(job: Job) -> dict[str, Template]:
-    """Return the variable that makes torchrun wait as long as the job's grace; by itself it waits 30 s."""
+    """Return the variable that makes torchrun wait as long as the job's grace; its default is 30 s."""
     longer = job.grace > TORCHRUN_GRACE
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": make_template(str(ceil(job.grace)))} if longer else {}
 
@@ -276,7 +276,7 @@ def check_measured(plan: LaunchPlan) -> None:
 
 
 def render_plan(plan: LaunchPlan) -> str:
-    """Write the plan as the shell lines that a person would type on each node."""
+    """Write the plan as the shell lines that a user would type on each node."""
     size = "?" if plan.world_size is None else plan.world_size
     nodes = trn("{n} node", "{n} nodes", len(plan.nodes))
     head = tr("# {job}: {nodes}, world size {size}", job=plan.job.name, nodes=nodes, size=size)
@@ -327,7 +327,7 @@ def plan_to_json(plan: LaunchPlan) -> LaunchPlanEntry:
 
 
 def offline(member: Member) -> PlanFacts:
-    """Return what the inventory alone tells of a node."""
+    """Return what the inventory alone has of a node."""
     return PlanFacts(
         ip=member.node.ip or (member.node.host if accepts(parse_training_ip, member.node.host) else None),
         nics=member.node.nic,

@@ -18,7 +18,7 @@ LARGEST_SCRIPT = 256 << 10  # bytes
 MOST_FILES = 50  # of the code that a script imports
 LONGEST_SHOWN = 120  # characters of a value from the script
 
-# What options of scripts are usually called that say where results go; before the others, the more exact names.
+# Usual names of options for the directory of results; the more exact ones first.
 OUTPUT_OPTIONS = (
     *(
         "output_dir",
@@ -96,7 +96,7 @@ class Option:
         return max(self.names, key=len)
 
     def find_value(self, args: Sequence[str]) -> str | None:
-        """Return the value that the arguments give it, empty for a flag; None if they do not have it."""
+        """Return its value in the arguments, empty for a flag; None if they do not have it."""
         for index, arg in enumerate(args):
             name, equals, value = arg.partition("=")
             if name in self.names:
@@ -149,7 +149,7 @@ class ScriptUse:
         """
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "\d" in a string is the author's matter
+                warnings.simplefilter("ignore")  # such as of "\d" in a string
                 tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ()
@@ -394,7 +394,7 @@ def local_rank_arg(option: Option) -> str:
 
 
 def node_args(use: ScriptUse) -> tuple[str, ...]:
-    """Return the arguments that give a script's only process on a node its place, as far as its options show."""
+    """Return the arguments by which the only process on a node gets its rank, as far as the options show."""
     meanings = {dest: INIT_KEYWORDS[keyword] for keyword, dest in use.init_options.items()}
     words: list[str] = []
     for option in use.options:

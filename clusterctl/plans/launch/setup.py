@@ -46,7 +46,7 @@ QUIET_PIP = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off
 _NAME = r"(?:\s*=\s*|\s+|(?=\S))(\"[^\"\n]+\"|'[^'\n]+'|\S+)"
 INCLUDE = re.compile(rf"^\s*(?:-\s+)?(?:-r|-c|--requirement|--constraint){_NAME}", re.MULTILINE)
 
-# Lines that install from a place beside the requirements file.
+# Lines that install from a place next to the requirements file.
 LOCAL_SOURCE = re.compile(
     r"^\s*(?:-\s+)?(?:(?:-e|--editable)[\s=]+)?(?:[\w.-]+\s*@\s*)?(?:file:)?(\.{1,2}(?:/[^\s;#\[]*)?)(?=[\s;#\[]|$)",
     re.MULTILINE,

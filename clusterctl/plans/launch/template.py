@@ -1,4 +1,4 @@
-"""Text with holes: what a plan knows already, and what only a node can fill in."""
+"""Texts with placeholders: what a plan has already, and what only a node can fill in."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _spread(
 
 
 def network_lines(record: NodeRecord) -> list[Line]:
-    """Return what the training NICs carry, or all NICs with traffic; RDMA goes past the kernel and is counted apart."""
+    """Return the traffic of the training NICs, or of all; RDMA bypasses the kernel and is counted separately."""
     history = record.history
     names = history.list_names("nic", "received")
     chosen = [name for name in record.launched.nics if name in names] or [
@@ -212,7 +212,7 @@ def _memory(record: NodeRecord) -> Sequence[Point]:
 
 
 def overview_plots(records: Mapping[str, NodeRecord], begin: float, end: float) -> list[Plot]:
-    """Show many nodes at once: the middle one, and the range of all."""
+    """Return plots of many nodes: their median and their range."""
     rows: list[tuple[str, Reader, Format, float | None]] = [
         (tr("GPU, mean of each node"), _mean_gpu("busy"), format_percent, 100.0),
         (tr("GPU memory, mean of each node"), _mean_gpu("memory"), format_bytes, None),
@@ -310,7 +310,7 @@ def group_phases(run: ReportedRun, end: float) -> list[tuple[tuple[str, ...], li
 
 
 def render_timeline(run: ReportedRun, scale: Scale) -> Html | None:
-    """Draw it; None where no node has a journal."""
+    """Return the timeline; None where no node has a journal."""
     rows = group_phases(run, run.ended_at or run.now)
     if not rows:
         return None

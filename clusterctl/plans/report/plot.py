@@ -62,7 +62,7 @@ class Scale:
 
     @property
     def seconds(self) -> float:
-        """Return how long it is."""
+        """Return its length in seconds."""
         return max(1.0, self.end - self.begin)
 
     def x(self, time: float) -> float:
@@ -90,7 +90,7 @@ class Plot:
 
 
 def render_plot(plot: Plot, scale: Scale) -> Html:
-    """Draw it."""
+    """Return a plot as SVG, with title, legend and note."""
     low, high = _range(plot)
 
     def y(value: float) -> float:
@@ -249,5 +249,5 @@ def format_rate(value: float) -> str:
 
 
 def plots_in_rows(plots: Sequence[Html]) -> Html:
-    """Put plots beside each other."""
+    """Put plots next to each other."""
     return element("div", *plots, class_="plots") if plots else join([])

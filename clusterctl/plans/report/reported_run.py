@@ -1,4 +1,4 @@
-"""What a report tells of a run, as values: its parts, records of its nodes, phases, and what happened when."""
+"""A run as values for its report: its parts, records of its nodes, phases, and what happened when."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STALL_ENDS = frozenset({"stall_over", "stopping", "torchrun_exited", "attempt_en
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` says why nodes have no record.
+    """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` is why nodes have no record.
 
     `cause_lines` are what a terminal shows of its end, the first is the headline; `remarks` are what else it shows.
     `hang` is where the ranks were when it stalled or was ended, `slow` how they arrived in their collectives.
@@ -155,7 +155,7 @@ class Moment:
 
     @property
     def sentence(self) -> str:
-        """Return it."""
+        """Return the sentence about it."""
         if not self.ranks:
             return self.text
         ranks = fold_names([f"r{rank}" for rank in sorted(self.ranks)])
@@ -168,7 +168,7 @@ class Moment:
 
 
 def describe_event(event: JournalEvent) -> tuple[str, bool]:
-    """Return what an event of a journal is, and whether it is bad; nothing where a report need not tell it."""
+    """Return what an event of a journal is, and whether it is bad; empty where a report leaves it out."""
     facts = event.facts
     if event.name in RICH_TEXTS:
         return RICH_TEXTS[event.name](facts)

@@ -1,4 +1,4 @@
-"""What a report and the page of `ui` say of a run: who, when, what and where; and where the ranks were."""
+"""Sections that the report and the page of `ui` share: facts of a run, and where its ranks were."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_STACK_LINES = 200
 
 
 def list_facts(run: ReportedRun) -> Facts:
-    """List them in the order in which they are shown."""
+    """Return the facts of a run in the order in which they are shown."""
     latest = run.latest
     facts: Facts = {tr("result"): run.state, tr("ran for"): describe_span(run)}
     if latest is not None:

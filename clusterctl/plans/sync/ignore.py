@@ -23,7 +23,7 @@ LARGEST_GITIGNORE = 1 << 20  # bytes of one `.gitignore`
 
 @dataclass(frozen=True)
 class Level:
-    """The rules of one file; `start` is the length of the folder it lies in, with its slash."""
+    """The rules of one file; `start` is the length of its folder's path, with the slash."""
 
     start: int
     rules: GitIgnoreSpec
@@ -92,7 +92,7 @@ def make_ignore_rules(
 
 
 def anchored(line: str, prefix: str) -> str:
-    """Return a line of `sync.exclude` as git takes it at the top of a checkout, for a source at `prefix` in it."""
+    """Return a line of `sync.exclude` as a pattern for git at the top of a checkout, for a source at `prefix` in it."""
     if not prefix:
         return line
     mark, pattern = ("!", line[1:]) if line.startswith("!") else ("", line)

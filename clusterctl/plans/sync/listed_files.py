@@ -35,12 +35,12 @@ MAX_NAMED = 5  # of the files outside the output directory
 LONGEST_FILE_NAME = 200
 MAX_NUMBER = 1 << 63
 
-META_FOLDER = ".clusterctl"  # of clusterctl itself, beside what has arrived
+META_FOLDER = ".clusterctl"  # of clusterctl itself, next to what was received
 # what programs act on as soon as it is there: git and hg run the hooks in them, sshd lets in whom they name
 ACTED_ON = frozenset({".git", ".hg", ".ssh"})
 SHORT_NAMES = {
     f"{name[1:7]}~": name for name in (*ACTED_ON, META_FOLDER)
-}  # by which a disk of Windows knows them too
+}  # their short names on a disk of Windows
 
 NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
 EXECUTABLE, PLAIN = 0o755, 0o644
@@ -62,7 +62,7 @@ class FileSource(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedEntry:
-    """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
+    """One thing on a node; `index` is its number on the node, `path` its place here.
 
     `source` is the number of what was wanted. `content` is the target of a link, or a file's hash if that was asked
     for. `mode` is None for what gets the mode of a new file.
@@ -123,7 +123,7 @@ def parse_listing(rows: Iterable[Row], start: int, sources: Sequence[FileSource]
 
 
 def plan_download(entries: Sequence[ListedEntry], *, ignores_case: bool) -> DownloadPlan:
-    """Take what does no harm; `ignores_case` is a file system here that treats upper and lower case alike."""
+    """Accept what does no harm; `ignores_case` is a file system here that treats upper and lower case alike."""
     names = _Names(ignores_case, MOST_FOLDERS + 3 * len(entries))
     accepted: dict[str, list[ListedEntry]] = {"file": [], "dir": [], "link": []}
     refused: list[RefusedEntry] = []
@@ -139,7 +139,7 @@ def plan_download(entries: Sequence[ListedEntry], *, ignores_case: bool) -> Down
 
 
 def find_refusal_reason(entry: ListedEntry) -> str:
-    """Return what is wrong with an entry by itself; empty if nothing is."""
+    """Return what is wrong with a single entry; empty if nothing is."""
     problem = find_path_problem(entry.path)
     if problem:
         return problem
@@ -203,7 +203,7 @@ class _Names:
         self._folders = {0}
 
     def claim(self, entry: ListedEntry) -> str:
-        """Take a name, or give the reason why it cannot be used."""
+        """Reserve a name, or return why it cannot be used."""
         *above, last = self._key(entry.path).split("/")
         folder = 0
         for part in above:
@@ -245,7 +245,7 @@ class OutsideFiles:
 
 
 def parse_outside(raw: Untrusted) -> OutsideFiles | None:
-    """Read what a node reports; None if it knows nothing, or if that makes no sense."""
+    """Read what a node reports; None if it has no such record, or an impossible one."""
     files, size = raw.integer("files", 0, MAX_NUMBER), raw.integer("bytes", 0, MAX_NUMBER)
     if files is None or size is None or not raw.is_list("names"):
         return None
@@ -291,7 +291,7 @@ class CopyPath:
 
 @dataclass(frozen=True)
 class RelayPlan:
-    """What a node gives to others: its entries, which of them has a content, and paths that are not passed on.
+    """What a node sends to others: its entries, which of them has a content, and paths that are not passed on.
 
     `private`: only the account may read some of it.
     """
@@ -324,8 +324,8 @@ def parse_copy_paths(sources: Sequence[str], target: str) -> tuple[tuple[CopyPat
 class GatherPlan:
     """Transfers as (source, receivers, files), and files whose content differs between nodes.
 
-    `left_out` is what programs act on, by the node that would have given it: of nodes that may be strangers to each
-    other none adds that to another's directory.
+    `left_out` is what programs act on, by the node that would have given it: nodes may not trust each other, so that
+    none adds it to another's directory.
     """
 
     parts: tuple[tuple[str, tuple[str, ...], Manifest], ...]

@@ -102,7 +102,7 @@ def _detect_by_numbers(lines: list[HostLine]) -> str:
 
 
 def _reject_group(group: str | None, format_name: str, file: str) -> None:
-    """Point out that only Ansible's inventories have groups."""
+    """Raise SpecError for a group of any file but Ansible's."""
     if group is not None and format_name != "ansible":
         description = tr(FORMAT_DESCRIPTIONS[format_name])
         raise SpecError(
@@ -122,21 +122,21 @@ def refuse_script(text: str, file: str, expected: str) -> None:
 
 
 def refuse_inventory(tree: YamlMapping, file: str) -> None:
-    """Raise SpecError for an inventory that stands where a job file belongs."""
+    """Raise SpecError for an inventory in place of a job file."""
     if _is_inventory(tree) and not _is_job(tree):
         command = command_line("clusterctl", "-i", file)
         raise SpecError([Issue.of("CC-SPEC-008", "inventory", Location(file, 1, 1), command=command)])
 
 
 def refuse_job(tree: YamlMapping, file: str) -> None:
-    """Raise SpecError for a job file that stands where an inventory belongs."""
+    """Raise SpecError for a job file in place of an inventory."""
     if _is_job(tree) and not _is_inventory(tree):
         shown = command_line(file)
         raise SpecError([Issue.of("CC-SPEC-008", "job", Location(file, 1, 1), file=shown)])
 
 
 def detect_hostfile(text: str, file: str) -> str:
-    """Return the format of a hostfile or list of hosts that stands in place of an inventory; empty for any other text.
+    """Return the format of a hostfile or list of hosts in place of an inventory; empty for any other text.
 
     Raises SpecError for an Ansible inventory in INI and for an SSH configuration, which `init` reads.
     """
@@ -159,7 +159,7 @@ _HOST_LINE = re.compile(r"[A-Za-z0-9_][^\s'\"{}]*(?<!:)(\s+\w+\s*=\s*\S+)*")
 
 
 def refuse_ansible(tree: YamlMapping, file: str) -> None:
-    """Raise SpecError for an Ansible inventory in YAML that stands where one of ours belongs."""
+    """Raise SpecError for an Ansible inventory in YAML in place of one of ours."""
     if _is_inventory(tree) or tree.get("slurm") is not None:
         return
     groups = [value for _, value in tree.entries.values() if isinstance(value, YamlMapping)]

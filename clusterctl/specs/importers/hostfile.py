@@ -36,7 +36,7 @@ FORMAT_DESCRIPTIONS = {
 MOST_GPUS = 16  # no machine has more; more slots are processes
 MOST_LINES = 200_000  # MPI may name a host once for each of its slots
 
-# Enough of ssh_config(5) to know one from a list of hosts.
+# Enough of ssh_config(5) to distinguish one from a list of hosts.
 KEYWORDS = frozenset(
     (
         *("host", "match", "include", "hostname", "user", "port", "identityfile", "identitiesonly"),
@@ -59,17 +59,17 @@ _SLOTS_ARE_GPUS = to_translate("slots are used as the number of GPUs; if that is
 
 @dataclass(frozen=True)
 class HostLine:
-    """A line of a hostfile: its first word taken apart, and the words behind it."""
+    """A line of a hostfile: its first word in parts, and the words after it."""
 
     location: Location
     host: str
     user: str | None
-    colon_number: str | None  # what stands behind a colon: slots to MPI, a port in a list
+    colon_number: str | None  # after a colon: slots to MPI, a port in a list
     settings: tuple[tuple[Location, str, str], ...]  # place, key, value; an empty value for a bare word
 
 
 def split_lines(text: str, file: str) -> Iterator[HostLine]:
-    """Take the lines apart, without comments."""
+    """Yield the lines in parts, without comments."""
     for location, line in iterate_lines(text, file):
         content = line.partition("#")[0]
         words = [(shift_right(location, match.start()), match.group()) for match in _WORD.finditer(content)]
@@ -173,7 +173,7 @@ def _read_line(line: HostLine, format_name: str, report: ImportReport) -> Import
 def _apply_setting(
     host: ImportedHost, location: Location, key: str, value: str, format_name: str, report: ImportReport
 ) -> ImportedHost:
-    """Take over a setting behind the host."""
+    """Return a host with one of its settings."""
     if not value:
         report.add_issue("CC-SPEC-050", "setting", location, key=quoted(key))
     elif key in _SLOTS and format_name != "hosts":
@@ -213,7 +213,7 @@ def _add_host(
 
 @dataclass(eq=False)
 class _HostBlock:
-    """A `Host` line and what stands below it; of several values of a key ssh takes the first."""
+    """A `Host` line and the lines below it; of several values of a key ssh takes the first."""
 
     location: Location
     names: list[str]
@@ -278,7 +278,7 @@ def _parse_blocks(text: str, file: str, report: ImportReport) -> Iterator[_HostB
 def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text, comments=True) or [""]
-    except ValueError:  # an odd number of quotes: ssh will say so
+    except ValueError:  # an odd number of quotes: ssh reports it
         return text.split() or [""]
 
 

@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedHost:
-    """A machine; None stands for what the other tool's file does not say."""
+    """A machine; None for what the other tool's file does not have."""
 
     name: str
     host: str
@@ -51,7 +51,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Imported:
-    """The machines of another tool's inventory in their order, and what the reader should know."""
+    """The machines of another tool's inventory in their order, and remarks for the user."""
 
     format_description: str  # such as "an Ansible inventory"
     file: str

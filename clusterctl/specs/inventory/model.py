@@ -109,7 +109,7 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """What may stand at the top level for all nodes, and at a node for that one."""
+    """Keys of the top level for all nodes, and of a node for that one."""
 
     ssh: Ssh = field(default_factory=Ssh, metadata=documented(to_translate("How SSH reaches the node.")))
     python: kinds.Python = field(

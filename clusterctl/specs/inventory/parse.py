@@ -1,4 +1,4 @@
-"""An inventory's text to its machines: all that is wrong at once, or every default merged in."""
+"""An inventory's text to its machines: with every default merged in, or all mistakes at once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _expand_hosts(tree: YamlMapping) -> tuple[YamlMapping, list[Issue]]:
 
 
 def _node_of(host: ImportedHost, item: YamlScalar) -> YamlMapping:
-    """Write one host as a node whose keys and values all stand where the item does."""
+    """Write one host as a node whose keys and values all have the place of the item."""
     ssh: dict[str, YamlTree] = {}
     if host.user is not None:
         ssh["user"] = _scalar_at(item, host.user)
@@ -92,7 +92,7 @@ def _scalar_at(item: YamlScalar, text: str) -> YamlScalar:
 
 
 def _login_node(top: InventoryFile, slurm: Slurm, tree: YamlMapping) -> Node:
-    """Return the login node, with what the inventory says about every node."""
+    """Return the login node, with what the inventory has for every node."""
     login = Node(index=0, host=slurm.login.host, name=slurm.login.name, ssh=slurm.login.ssh)
     node = _merge_node(top, login, follow_path(tree, ("slurm", "login"))[0])
     workdir = slurm.workdir or node.workdir
@@ -164,7 +164,7 @@ def _host_issues(node: YamlMapping) -> Iterator[Issue]:
 
 
 def _proxy_issues(table: YamlMapping) -> Iterator[Issue]:
-    """Refuse two ways at once; one may stand at the cluster and the other at a node."""
+    """Report two ways at once; the cluster may have one and a node the other."""
     jump, command = find_scalar(table, "ssh", "jump"), find_scalar(table, "ssh", "proxy_command")
     if jump is not None and command is not None and jump.text and command.text:
         yield Issue.of("CC-SPEC-013", "two-ways", command.location)

@@ -86,7 +86,7 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
 
 
 def _non_python_issues(tree: YamlMapping, launcher: str) -> Iterator[Issue]:
-    """A shell script is no Python: it would end with a SyntaxError on every rank."""
+    """Yield what is wrong with a shell script: Python would end with a SyntaxError on every rank."""
     script, no_python = find_scalar(tree, "script"), find_scalar(tree, "no_python")
     asked = no_python is not None and no_python.text == "true"
     if asked and no_python is not None and (launcher in SINGLE_PROCESS_LAUNCHERS or tree.get_key("module")):
@@ -215,7 +215,7 @@ _UNDECODED = re.compile(r"[\udc80-\udcff]")  # how Python keeps such bytes, see 
 def apply_overrides(
     tree: YamlMapping, overrides: Sequence[tuple[str, str]]
 ) -> tuple[YamlMapping, list[Issue]]:
-    """Put each value where its dotted key says; the last one wins."""
+    """Set each value at its dotted key; of several the last one counts."""
     issues: list[Issue] = []
     for key, text in overrides:
         try:
@@ -229,7 +229,7 @@ def apply_overrides(
 
 
 def _find_undecoded(key: str, text: str) -> Issue | None:
-    """Point out a byte of the command line that Python could not read in the terminal's encoding."""
+    """Report a byte of the command line that Python could not decode."""
     match = _UNDECODED.search(f"{key}={text}")
     if not match:
         return None

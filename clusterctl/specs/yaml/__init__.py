@@ -1,4 +1,4 @@
-"""YAML that knows line and column of every value.
+"""YAML with the line and column of every value.
 
 `reader` turns text into a `tree`, `validate` a tree into declared values. Not here: the values
 (`specs/inventory/model`, `specs/job/model`). Start with `tree`.

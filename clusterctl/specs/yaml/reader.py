@@ -1,4 +1,4 @@
-"""YAML text to values that know line and column."""
+"""YAML text to values with line and column."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def read_document(
 def read_tree(
     text: str, start: Location, *, max_bytes: int = MOST_BYTES
 ) -> tuple[YamlTree | None, tuple[Issue, ...]]:
-    """Read one YAML value that begins at a place; None stands for no value at all."""
+    """Read one YAML value that begins at a place; None if there is no value."""
     if len(text) > max_bytes:
         raise SpecError([_too_large_issue(start, max_bytes)])
     text = text.removeprefix("\ufeff")
@@ -135,7 +135,7 @@ def _invalid_character_issue(character: str, location: Location) -> Issue:
 
 
 def _restore_substituted(text: str) -> str:
-    """Put the characters in their places for which others stood while ruamel read."""
+    """Restore the characters that were replaced for ruamel."""
     return _SUBSTITUTE.sub(lambda match: chr(ord(match.group()) - _SUBSTITUTE_OFFSET), text)
 
 
@@ -155,7 +155,7 @@ def _too_large_issue(start: Location, max_bytes: int) -> Issue:
 
 
 def find_unsendable(text: str, location: Location) -> Issue | None:
-    """Point out what can stand in no argument, variable or path."""
+    """Report a character that no argument, variable or path can hold."""
     match = _UNSENDABLE.search(text)
     if not match:
         return None

@@ -57,7 +57,7 @@ Plain = Union[str, None, "list[Plain]", "dict[str, Plain]"]
 
 
 def to_plain(tree: YamlTree) -> Plain:
-    """Drop the places: texts, None, lists and dicts."""
+    """Return the values without their places: texts, None, lists and dicts."""
     if isinstance(tree, YamlScalar):
         return tree.text
     if isinstance(tree, YamlList):
@@ -92,12 +92,12 @@ def follow_path(tree: YamlTree, path: Sequence[str | int]) -> tuple[YamlTree, Ya
 
 
 def location_within(scalar: YamlScalar, offset: int) -> Location:
-    """Find the place of a character of a scalar's source."""
+    """Return the place of a character of a scalar's source."""
     return location_after(scalar.location, scalar.source[:offset])
 
 
 def location_after(start: Location, text: str) -> Location:
-    """Find the place where one stands after reading a text from a place on."""
+    """Return the place behind a text that begins at `start`."""
     lines = text.split("\n")
     column = len(lines[-1]) + (start.column if len(lines) == 1 else 1)
     return Location(start.file, start.line + len(lines) - 1, column)

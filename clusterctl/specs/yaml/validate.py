@@ -154,7 +154,7 @@ def _suggest_list(path: KeyPath, value: YamlTree) -> str:
 
 
 def _suggest_mapping(label: str, value: YamlTree) -> str:
-    """Write the keys and values that are expected; `NAME=VALUE` as its author may have meant it."""
+    """Write the keys and values that are expected; `NAME=VALUE` as was probably meant."""
     items = value.items if isinstance(value, YamlList) else (value,)
     texts = [item.text or "" for item in items[:MOST_ITEMS] if isinstance(item, YamlScalar)]
     pairs = [text.partition("=") for text in texts if _ASSIGNMENT.fullmatch(text)]
@@ -162,7 +162,7 @@ def _suggest_mapping(label: str, value: YamlTree) -> str:
 
 
 def _suggest_items(path: KeyPath, text: str) -> list[str]:
-    """Write a text as the entries of a list, as its author may have meant it: a command's words, so many GPUs."""
+    """Write a text as the entries of a list, as was probably meant: the words of a command, that many GPUs."""
     if path[-1:] == ("gpus",) and text in map(str, range(1, MOST_ITEMS)):
         return [str(index) for index in range(int(text))]
     items = [word if _PLAIN.fullmatch(word) else quoted(word) for word in text.split()]
@@ -198,7 +198,7 @@ def missing_key(model: type[Any], path: KeyPath, location: Location) -> Issue:
 
 
 def _unknown_key(tree: YamlMapping, model: type[Any], name: str) -> Issue:
-    """Report a key that the model does not declare, with the one that may be meant."""
+    """Report a key that the model does not declare, with the one that was probably meant."""
     key, known = tree.entries[name][0], keys_of(model)
     if issue := _after_comma(tree, known, name):
         return issue
@@ -233,12 +233,12 @@ def _after_comma(tree: YamlMapping, known: Mapping[str, Key], name: str) -> Issu
 
 
 def is_omitted(value: YamlTree) -> bool:
-    """Return whether nothing stands behind a key."""
+    """Return whether a key has no value."""
     return isinstance(value, YamlScalar) and value.source == ""
 
 
 def find_duplicates(sequence: YamlTree | None, name: str) -> Iterator[Issue]:
-    """Point out every text that is in a list a second time."""
+    """Report every text that is in a list twice."""
     texts: set[str] = set()
     for item in sequence.items if isinstance(sequence, YamlList) else ():
         text = item.text if isinstance(item, YamlScalar) else None
