@@ -50,7 +50,6 @@ class RunPaths:
         self.stop_request = join(rundir, "stop.json")
         self.agent_log = join(rundir, _AGENT_LOG)
         self.setup_log = join(rundir, _SETUP_LOG)
-        self.after_log = join(rundir, "after.log")
         self.code = join(rundir, "code")
         self.manifest = join(rundir, "manifest")
         self.setup_files = join(rundir, "setup")

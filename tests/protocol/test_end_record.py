@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterctl.protocol.end_record import EndRecord, parse_record
+from ends import read_record
+
+from clusterctl.protocol.end_record import EndRecord
 from clusterctl.protocol.tracebacks import StderrParser
-from clusterctl.protocol.untrusted import Untrusted
 
 OPEN = "Traceback (most recent call last):"
 RAISED = {"rank": 0, "exit": 1, "signal": None, "time": 12.0, "last_at": 11.0}
@@ -16,10 +17,7 @@ def parse(**fields: Any) -> EndRecord:
     """Read a record of one node whose rank 0 has failed."""
     about = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "reason": "", "time": 13.0}
     failure = {**RAISED, "tail": [OPEN, "ValueError: bad"]}
-    record = {"hub": "gpu01", "whole": True, "parts": [{**about, "failures": [failure]}], **fields}
-    parsed = parse_record(Untrusted(record))
-    assert parsed is not None
-    return parsed
+    return read_record({"hub": "gpu01", "whole": True, "parts": [{**about, "failures": [failure]}], **fields})
 
 
 def parse_lines(*lines: str, time: float = 1.0) -> StderrParser:

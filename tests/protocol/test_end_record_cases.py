@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ends import read_record, recorded_cause
 
 from clusterctl.node.gang.attempts import judge_record
-from clusterctl.protocol.end_record import judge_end, parse_record
 from clusterctl.protocol.messages.gang import BLOCK_LINES, TAIL_LINES, TRACEBACKS, Bounds, read_part
 from clusterctl.protocol.root_cause import Cause, restart_reason
 from clusterctl.protocol.tracebacks import find_tracebacks, shorten_traceback
@@ -63,15 +63,6 @@ def record_of(case: Any) -> dict[str, Any]:
     return {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": parts}
 
 
-def shown(record: Any) -> Cause:
-    """Judge as the client does."""
-    reported = parse_record(Untrusted(record))
-    assert reported is not None
-    cause = judge_end(reported).cause
-    assert cause is not None
-    return cause
-
-
 def name_of(cause: Cause) -> tuple[str, int | None, str]:
     """Give the node, the rank and the code that are shown."""
     return (
@@ -90,5 +81,5 @@ def test_nodes_and_client_judge_alike(path: Path) -> None:
     decided = judge_record(record)
 
     assert (decided.reason, decided.node) == (expected["restart"], expected["node"]), decided
-    assert name_of(shown(record)) == named
-    assert restart_reason(shown(record)) == expected["restart"]
+    assert name_of(recorded_cause(read_record(record))) == named
+    assert restart_reason(recorded_cause(read_record(record))) == expected["restart"]

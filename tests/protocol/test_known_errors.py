@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 import pytest
 
 from clusterctl.codes.lookup import entries, family_of
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.runs.verdict import render_command
-from clusterctl.protocol.known_errors import all_symptoms, recognise
+from clusterctl.protocol.known_errors import SymptomMatch, all_symptoms, recognise
 from clusterctl.translation import to_chinese
 
 # What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
@@ -96,11 +97,17 @@ BY_SOURCE = {
 BY_OTHER_SIGNS = {"CC-JOB-040", "CC-JOB-053"}  # the kernel's counter; a rank that ended with 0
 
 
+def find(text: str, tail: Sequence[str], number: int | None, source: str = "") -> SymptomMatch:
+    """Return what is known of an end, which is something."""
+    known = recognise(text, tail, number, source)
+    assert known is not None
+    return known
+
+
 @pytest.mark.parametrize("code", TEXTS)
 def test_a_text_leads_to_its_code(code: str) -> None:
     """As an exception, and in the last lines of a rank that has none."""
-    for known in (recognise(TEXTS[code], (), None), recognise("", ("step 3", TEXTS[code]), signal.SIGABRT)):
-        assert known is not None
+    for known in (find(TEXTS[code], (), None), find("", ("step 3", TEXTS[code]), signal.SIGABRT)):
         assert known.symptom.code == code
 
 
@@ -108,8 +115,7 @@ def test_a_text_leads_to_its_code(code: str) -> None:
 def test_a_common_text_needs_the_line_that_raised_it(code: str) -> None:
     """Without that line, as in the last lines of a rank, and with another line nothing is claimed."""
     source, text = BY_SOURCE[code]
-    known = recognise(text, (), None, source)
-    assert known is not None
+    known = find(text, (), None, source)
     assert known.symptom.code == code
     assert recognise(text, (), None) is None
     assert recognise(text, (), None, "total = int(config.steps) / config.batches") is None
@@ -128,8 +134,7 @@ def test_a_common_text_needs_the_line_that_raised_it(code: str) -> None:
 )
 def test_other_words_for_the_same(text: str, code: str) -> None:
     """What torch prints for the same mistake elsewhere, or in another version."""
-    known = recognise(text, (), None)
-    assert known is not None
+    known = find(text, (), None)
     assert known.symptom.code == code
 
 
@@ -144,16 +149,14 @@ def test_the_advice_for_six_replaces_the_name_where_it_is_used() -> None:
 def test_a_silent_death_is_known_by_its_signal() -> None:
     """Without a word, or with words that are not known."""
     for code, number in SIGNALS.items():
-        known = recognise("", ("step 3",), number)
-        assert known is not None
+        known = find("", ("step 3",), number)
         assert known.symptom.code == code
 
 
 def test_an_abort_after_the_last_line_has_its_way_out() -> None:
     """A script that leaves its process group behind may abort at its end; the advice names the call that it lacks."""
     tail = ("Done", "terminate called without an active exception")
-    known = recognise("", tail, signal.SIGABRT)
-    assert known is not None
+    known = find("", tail, signal.SIGABRT)
     assert known.symptom.code == "CC-JOB-044"
     advice = entries()[known.symptom.code].do
     assert f"`{tail[-1]}`" in advice
@@ -194,9 +197,7 @@ def test_every_symptom_can_be_told() -> None:
 
 def test_what_a_node_says_cannot_leave_its_quotes() -> None:
     """A path that would end the quotes of the command to paste is not taken."""
-    known = recognise('FileNotFoundError: [Errno 2] No such file or directory: "/d\'; rm -rf x"', (), None)
-
-    assert known is not None
+    known = find('FileNotFoundError: [Errno 2] No such file or directory: "/d\'; rm -rf x"', (), None)
     assert render_command(known.symptom.code, {**known.values, "node": "n"}) == ""
 
 
@@ -211,8 +212,6 @@ def test_what_a_node_says_cannot_leave_its_quotes() -> None:
 )
 def test_a_program_that_is_not_there_is_named(line: str) -> None:
     """Whoever looked for it: clusterctl's own start, or a shell."""
-    known = recognise("", ("step 3", line), None)
-
-    assert known is not None
+    known = find("", ("step 3", line), None)
     assert known.symptom.code == "CC-JOB-060"
     assert known.values["program"] in ("accelerate", "./train.sh", "torchrun")

@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 
 import pytest
+from ends import cause_of
 
 from clusterctl.protocol.root_cause import (
     STOPPED,
@@ -13,7 +14,6 @@ from clusterctl.protocol.root_cause import (
     Cause,
     Failure,
     RankEnd,
-    find_cause,
     find_leavers,
     find_symptom,
     is_consequence,
@@ -34,9 +34,7 @@ def raised(rank: int | None, message: str, moment: float, node: str = "gpu01") -
 
 def judge(*failures: Failure, stopped_at: float | None = None) -> Cause:
     """Find the cause that there is."""
-    cause = find_cause(failures, stopped_at)
-    assert cause is not None
-    return cause
+    return cause_of(failures, stopped_at)
 
 
 def test_only_torch_writes_more_than_one_line_that_counts() -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from ends import read_record, recorded_cause
 
 from clusterctl.node.gang.attempts import judge_record
-from clusterctl.protocol.end_record import parse_record
-from clusterctl.protocol.root_cause import RankEnd, find_cause, find_leavers
-from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.protocol.root_cause import RankEnd, find_leavers
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 RAISED = "Traceback (most recent call last):"
@@ -59,10 +58,7 @@ def record_of(
 
 def name_cause(record: dict[str, Any]) -> tuple[str, int | None, str]:
     """Give the node, the rank and the code that the client shows."""
-    reported = parse_record(Untrusted(record))
-    assert reported is not None
-    cause = find_cause(reported.failures, reported.stopped_at, reported.addresses)
-    assert cause is not None
+    cause = recorded_cause(read_record(record))
     return (
         cause.failure.node,
         cause.failure.rank,
@@ -210,11 +206,8 @@ def test_no_rank_is_blamed_without_evidence(nodes: list[list[Rank]], stops: Mapp
 def test_of_several_silent_ranks_on_the_named_node_none_is_chosen() -> None:
     """The first to complain is shown, with those that it may have meant."""
     nodes = [[Rank(1, 633.44, 1, 632.0), Rank(1, 633.44, 1, 632.0)], [SILENT, SILENT]]
-    reported = parse_record(Untrusted(record_of(nodes, {1: 633.45})))
-    assert reported is not None
-    cause = find_cause(reported.failures, reported.stopped_at, reported.addresses)
+    cause = recorded_cause(read_record(record_of(nodes, {1: 633.45})))
 
-    assert cause is not None
     assert (cause.failure.rank, [one.rank for one in cause.silent]) == (0, [2, 3])
 
 

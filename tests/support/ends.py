@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from clusterctl.plans.runs.state import NodeState, taking_part
-from clusterctl.plans.runs.verdict import Verdict, make_verdict
-from clusterctl.protocol.end_record import EndRecord, RecordedPart
+from clusterctl.plans.runs.state import NO_OFFSETS, NodeState, taking_part
+from clusterctl.plans.runs.verdict import Verdict, conclude, make_verdict
+from clusterctl.protocol.end_record import EndRecord, RecordedPart, judge_end, parse_record
 from clusterctl.protocol.ranks import NodeRank
-from clusterctl.protocol.root_cause import Failure
+from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, LOST, UNKNOWN, RunState
+from clusterctl.protocol.untrusted import Untrusted
 
 
 def judge(
@@ -36,3 +37,36 @@ def _record_part(name: str, part: NodeState | None, failures: Sequence[Failure])
     else:
         state = part.state if part is not None else FAILED if own else UNKNOWN
     return RecordedPart(name, NodeRank(0), state, part.reason if part is not None else "", None, own)
+
+
+def cause_of(failures: Sequence[Failure], stopped_at: float | None = None) -> Cause:
+    """Return the cause, which there is."""
+    cause = find_cause(failures, stopped_at)
+    assert cause is not None
+    return cause
+
+
+def read_record(raw: object) -> EndRecord:
+    """Read a record, which it is."""
+    record = parse_record(Untrusted(raw))
+    assert record is not None
+    return record
+
+
+def recorded_cause(record: EndRecord) -> Cause:
+    """Return the cause that a record shows."""
+    cause = judge_end(record).cause
+    assert cause is not None
+    return cause
+
+
+def conclude_ended(
+    run_id: str,
+    parts: Mapping[str, NodeState | None],
+    names: Collection[str] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
+) -> Verdict:
+    """Return how a run ended, which it has."""
+    verdict = conclude(RunId(run_id), parts, names, offsets)
+    assert verdict is not None
+    return verdict

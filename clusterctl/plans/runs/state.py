@@ -163,7 +163,6 @@ class NodeState:
     world_size_seen: int | None
     ranks: tuple[RankState, ...]
     torchrun_exit: int | None
-    torchrun_signal: int | None
     master: str
     reason: str
     left_processes: tuple[str, ...]
@@ -182,7 +181,6 @@ class NodeState:
     stopping: str = ""  # why it is being stopped, while it lives
     slurm_job: str = ""  # the number of its Slurm job
     is_queued: bool = False  # no node has begun: it waits in Slurm's queue
-    expected_start: float | None = None  # of one that waits, as Slurm estimates it
     sampled: bool = False  # whether it was kept when its ranks entered their collectives
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
     quiet_since: float | None = None  # of a stall that is not over: when a rank of the run made progress last
@@ -243,7 +241,6 @@ def parse_state(raw: Untrusted) -> NodeState:
         world_size_seen=raw.integer("world_size_seen", 0, MOST_RANK),
         ranks=_parse_ranks(raw),
         torchrun_exit=torchrun.integer("exit", -MOST_EXIT, MOST_EXIT),
-        torchrun_signal=torchrun.integer("signal", 1, MOST_SIGNAL),
         master=raw.text("master"),
         reason=raw.text("reason"),
         after_error=raw.text("after"),
@@ -261,7 +258,6 @@ def parse_state(raw: Untrusted) -> NodeState:
         stopping=raw.text("stopping"),
         slurm_job=raw.text("slurm_job", LONGEST_JOB_NUMBER),
         is_queued=raw.has_record("queue"),
-        expected_start=raw.record("queue").moment("start"),
         sampled=raw.moment("sampled") is not None,
         diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
         quiet_since=raw.record("diagnosed").moment("since"),

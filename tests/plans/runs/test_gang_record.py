@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ends import cause_of, conclude_ended, read_record, recorded_cause
 
 from clusterctl.plans.runs.assembled_record import assemble_record
 from clusterctl.plans.runs.gang_record import choose_record
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude
-from clusterctl.protocol.end_record import judge_end, parse_record
-from clusterctl.protocol.root_cause import find_cause, restart_reason
+from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.root_cause import restart_reason
 from clusterctl.protocol.untrusted import Untrusted
 
 RAISED = {
@@ -62,9 +63,7 @@ def test_the_cause_is_what_was_reported_first() -> None:
     """The rank that raised and died last is the cause, also when only the other node still answers."""
     reported = record(part("gpu01", 0, "FAILED", CLOSED), part("gpu02", 1, "FAILED", RAISED))
     parts = {"gpu01": state("gpu01", 0, "FAILED", reported), "gpu02": None}
-    verdict = conclude("a-1", parts)
-
-    assert verdict is not None
+    verdict = conclude_ended("a-1", parts)
     assert (verdict.state, verdict.node_states) == ("FAILED", {"gpu01": "FAILED", "gpu02": "FAILED"})
     assert verdict.cause is not None
     failure = verdict.cause.failure
@@ -94,8 +93,7 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
     assert [(failure.node, failure.lost, failure.time) for failure in best.failures] == [
         ("gpu01", True, 11.0)
     ]
-    verdict = conclude("a-1", {"gpu01": None, **parts})
-    assert verdict is not None
+    verdict = conclude_ended("a-1", {"gpu01": None, **parts})
     assert verdict.state == "LOST"
 
 
@@ -134,15 +132,11 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
         (part("gpu01", 0, "STOPPED"), "gpu01"),
         (part("gpu01", 0, "FAILED", killed), "gpu02"),
     ):
-        reported = parse_record(Untrusted({**record(own, *lost), "stop": None}))
-        assert reported is not None
-        cause = judge_end(reported).cause
-        assert cause is not None
+        reported = read_record({**record(own, *lost), "stop": None})
+        cause = recorded_cause(reported)
         assert cause.failure.node == blamed
-    two = parse_record(Untrusted(record(part("gpu01", 0, "STOPPED"), lost[0])))
-    assert two is not None
-    alone = judge_end(two).cause
-    assert alone is not None
+    two = read_record(record(part("gpu01", 0, "STOPPED"), lost[0]))
+    alone = recorded_cause(two)
     assert alone.failure.node == "gpu02"
 
 
@@ -150,20 +144,15 @@ def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
     """And whether a rank ended after its node was ordered to: both are read from the record as they were seen."""
     oom_killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "oom_killed": True}
     leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
-    reported = parse_record(
-        Untrusted(record({**part("gpu01", 0, "FAILED", oom_killed, leaves), "stopped_at": 10.0}))
-    )
-    assert reported is not None
+    reported = read_record(record({**part("gpu01", 0, "FAILED", oom_killed, leaves), "stopped_at": 10.0}))
     assert [(one.oom_killed, one.after_stop) for one in reported.failures] == [(True, False), (False, True)]
 
 
 def test_of_nodes_that_the_inventory_does_not_have_nothing_is_taken() -> None:
     """A record of such nodes alone is none."""
-    honest = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "STOPPED"))))
-    lie = parse_record(
-        Untrusted(
-            {**record(*(part(f"x{number}", number, "SUCCEEDED") for number in range(50))), "attempt": 9999}
-        )
+    honest = read_record(record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "STOPPED")))
+    lie = read_record(
+        {**record(*(part(f"x{number}", number, "SUCCEEDED") for number in range(50))), "attempt": 9999}
     )
     for records in ([honest, lie], [lie, honest]):
         assert choose_record(records, {"gpu01", "gpu02"}) == honest
@@ -181,8 +170,8 @@ def test_a_node_that_answers_us_but_not_its_peers_explains_its_loss() -> None:
         )
     )
     for second, reason in ((killed, "the agent was killed"), (None, "lost: the connection ended")):
-        verdict = conclude("a-1", {"gpu01": state("gpu01", 0, "FAILED", reported), "gpu02": second})
-        assert verdict is not None and verdict.cause is not None
+        verdict = conclude_ended("a-1", {"gpu01": state("gpu01", 0, "FAILED", reported), "gpu02": second})
+        assert verdict.cause is not None
         assert (verdict.cause.failure.node, verdict.cause.failure.reason) == ("gpu02", reason)
         assert restart_reason(verdict.cause) == "node_lost"
         assert verdict.state == "FAILED"
@@ -198,36 +187,30 @@ def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:
             "last_at": moment,
             "rank": 0,
         }
-        reported = parse_record(Untrusted({**record(part("gpu01", 0, "FAILED", raised), lost), "stop": None}))
-        assert reported is not None
-        cause = find_cause(reported.failures, reported.stopped_at)
-        assert cause is not None
+        reported = read_record({**record(part("gpu01", 0, "FAILED", raised), lost), "stop": None})
+        cause = cause_of(reported.failures, reported.stopped_at)
         assert cause.failure.node == shown
 
 
 def test_the_record_of_the_latest_attempt_counts() -> None:
     """Whatever nodes keep of earlier ones, and however many; of the same attempt, that which lost fewest nodes."""
     kept = record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "FAILED"))
-    earlier, latest = (parse_record(Untrusted({**kept, "attempts": [{}] * count})) for count in (1, 2))
+    earlier, latest = (read_record({**kept, "attempts": [{}] * count}) for count in (1, 2))
     names = {"gpu01", "gpu02", "gpu03"}
 
     assert choose_record([earlier, earlier, latest], names) == latest
-    cut_off = parse_record(
-        Untrusted(
-            record(
-                part("gpu01", 0, "LOST", reason=SILENT),
-                part("gpu02", 1, "STOPPED"),
-                part("gpu03", 2, "LOST", reason=SILENT),
-            )
+    cut_off = read_record(
+        record(
+            part("gpu01", 0, "LOST", reason=SILENT),
+            part("gpu02", 1, "STOPPED"),
+            part("gpu03", 2, "LOST", reason=SILENT),
         )
     )
-    others = parse_record(
-        Untrusted(
-            record(
-                part("gpu01", 0, "STOPPED"),
-                part("gpu02", 1, "LOST", reason=SILENT),
-                part("gpu03", 2, "STOPPED"),
-            )
+    others = read_record(
+        record(
+            part("gpu01", 0, "STOPPED"),
+            part("gpu02", 1, "LOST", reason=SILENT),
+            part("gpu03", 2, "STOPPED"),
         )
     )
     for records in ([cut_off, others], [others, cut_off]):
@@ -236,7 +219,7 @@ def test_the_record_of_the_latest_attempt_counts() -> None:
 
 def test_an_incomplete_record_is_none() -> None:
     """What a node wrote before all parts had come, or without the hub, does not stand for the run."""
-    own = parse_record(Untrusted(record(part("gpu01", 0, "SUCCEEDED"), whole=False)))
+    own = read_record(record(part("gpu01", 0, "SUCCEEDED"), whole=False))
     assert choose_record([own], {"gpu01"}) is None
 
 
@@ -244,8 +227,7 @@ def test_every_time_is_shown_by_our_clock() -> None:
     """The record's by the hub's, and by its own what a node reports of why it was lost."""
     honest = record(part("gpu01", 0, "STOPPED"), part("gpu02", 1, "FAILED", RAISED))
     parts = {"gpu01": state("gpu01", 0, "STOPPED", honest), "gpu02": None}
-    verdict = conclude("a-1", parts, offsets={"gpu01": 2.0, "gpu02": 7.0})
-    assert verdict is not None
+    verdict = conclude_ended("a-1", parts, offsets={"gpu01": 2.0, "gpu02": 7.0})
     assert verdict.cause is not None
     assert (round(verdict.cause.failure.time, 3), verdict.cause.failure.raised_at) == (10.6, 8.0)
 
@@ -255,8 +237,7 @@ def test_every_time_is_shown_by_our_clock() -> None:
         Untrusted({**about, "state": "LOST", "reason": "agent and guardian are not running"})
     )
     parts = {"gpu01": state("gpu01", 0, "STOPPED", of_hub), "gpu02": killed}
-    verdict = conclude("a-1", parts, offsets={"gpu02": 7.0})
-    assert verdict is not None
+    verdict = conclude_ended("a-1", parts, offsets={"gpu02": 7.0})
     assert verdict.cause is not None
     assert (verdict.cause.failure.reason, verdict.cause.failure.time) == (killed.reason, 5.0)
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from ends import conclude_ended
 
 from clusterctl.console.run.listing import runs_to_json
 from clusterctl.console.run.status import status_to_json
 from clusterctl.node.gang.attempts import make_record
 from clusterctl.plans.runs.selection import Owner, gather_runs, is_complete
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import Verdict, conclude, verdict_to_json
+from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -219,8 +220,7 @@ def test_every_verb_reports_one_end(name: str) -> None:
             [node for node in NODES if node not in heard],
         )
         found = {node: runs[RUN].get(node) for node in NODES if node in runs[RUN]}
-        verdict = conclude(RUN, found, NODES)
-        assert verdict is not None, order
+        verdict = conclude_ended(RUN, found, NODES)
         assert (order, *end_of(verdict)) == (order, word, blamed, code)
         assert not verdict.is_assembled
         written: Any = verdict_to_json(verdict)
@@ -238,8 +238,7 @@ def test_a_list_without_the_records_has_the_same_state(name: str) -> None:
         bare = {
             node: parse_state(Untrusted({**_bare(parts[node])})) if node in order else None for node in parts
         }
-        verdict = conclude(RUN, bare, NODES)
-        assert verdict is not None
+        verdict = conclude_ended(RUN, bare, NODES)
         assert (order, verdict.state, verdict.exit_code) == (order, word, code)
 
 
@@ -269,8 +268,7 @@ def test_a_run_that_never_began_is_cancelled() -> None:
         node: state(node, "STOPPED", began=None, reason="cancelled before the start") for node in NODES[:2]
     }
     for found in (parts, {**parts, "gpu03": None}):
-        verdict = conclude(RUN, found, NODES)
-        assert verdict is not None
+        verdict = conclude_ended(RUN, found, NODES)
         assert (verdict.state, verdict.exit_code, verdict.is_assembled) == ("STOPPED", 1, False)
 
 
@@ -280,8 +278,7 @@ def test_a_slurm_job_that_was_cancelled_in_the_queue_is_cancelled() -> None:
     queued = parse_state(
         Untrusted({**about, "reason": "Slurm job 8: STOPPED (Resources)", "queue": {"state": "STOPPED"}})
     )
-    verdict = conclude(RUN, {"slurm-8": queued}, ["slurm-8"])
-    assert verdict is not None
+    verdict = conclude_ended(RUN, {"slurm-8": queued}, ["slurm-8"])
     assert end_of(verdict) == ("STOPPED", "", 1)
 
 
@@ -300,6 +297,5 @@ def test_what_the_client_put_together_is_marked() -> None:
     for first in (None, state("gpu01", "UNKNOWN", reason=RESTARTED)):
         for names in itertools.permutations(NODES):
             parts = {"gpu01": first, **alone}
-            verdict = conclude(RUN, {node: parts[node] for node in names}, NODES)
-            assert verdict is not None
+            verdict = conclude_ended(RUN, {node: parts[node] for node in names}, NODES)
             assert (end_of(verdict), verdict.is_assembled) == (("LOST", "gpu01", 1), True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ends import conclude_ended
 
 from clusterctl.console.run.verdict import render_alone, render_suspicion
 from clusterctl.node.gang.attempts import make_record
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import Verdict, conclude, describe_alone, verdict_to_json
+from clusterctl.plans.runs.verdict import Verdict, describe_alone, verdict_to_json
 from clusterctl.protocol.end_record import AloneRanks, judge_end, parse_record
 from clusterctl.protocol.messages.gang import read_part, read_record
 from clusterctl.protocol.run_id import RunId
@@ -26,9 +27,7 @@ def part(state: str = "SUCCEEDED", **facts: Any) -> NodeState:
 
 def end_of(**parts: NodeState | None) -> Verdict:
     """Conclude how a run of these nodes ended."""
-    verdict = conclude(RUN, parts)
-    assert verdict is not None
-    return verdict
+    return conclude_ended(RUN, parts)
 
 
 def test_all_nodes_must_report_it() -> None:
