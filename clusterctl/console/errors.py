@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from shutil import get_terminal_size
 
-from clusterctl.console.terminal import uses_color
+from clusterctl.console.terminal import BOLD, RED, paint
 from clusterctl.console.text import COMMAND, display_width, sanitize, wrap_command, wrap_prose
 from clusterctl.errors import ClusterctlError, Issue, Location, SpecError, UsageError
 from clusterctl.translation import tr, trn
@@ -15,7 +15,6 @@ from clusterctl.translation import tr, trn
 _SUBJECT = re.compile("(.*?(?:: |\uff1a|$))(.*)")  # up to the first colon, which may be a Chinese one
 _SOURCE = re.compile(r"    [\d ]+ \| ")  # a line of a file
 _LABEL = re.compile(r" +\w+(?:: |\uff1a)")  # of a fix
-_RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
 class ShownErrors:
@@ -128,7 +127,5 @@ def show_usage_error(problem: str, command: str, program: str = "", forwarded: s
 
 
 def _colorize(first_line: str) -> str:
-    if not uses_color(sys.stderr):
-        return first_line
     label, message = _SUBJECT.match(first_line).groups()  # type: ignore[union-attr]  # it matches any line
-    return f"{_BOLD}{_RED}{label}{_RESET}{_BOLD}{message}{_RESET}"
+    return paint(label, f"{BOLD};{RED}", sys.stderr) + paint(message, BOLD, sys.stderr)

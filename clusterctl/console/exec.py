@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.console.errors import ERRORS
 from clusterctl.console.run.logs import label_color
-from clusterctl.console.terminal import print_error_line, uses_color
+from clusterctl.console.terminal import BOLD, RED, paint, print_error_line
 from clusterctl.console.text import display_width, json_text, sanitize
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.specs.nodeset import fold_names, group_values
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from clusterctl.console.documents.nodes import CommandAnswer, ExecDocument
     from clusterctl.console.documents.runs import CommandEndLine, CommandLine
     from clusterctl.protocol.messages.verbs import StreamName
-
-_RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
 def group_answers(answers: Mapping[str, CommandOutput]) -> list[tuple[tuple[str, ...], CommandOutput]]:
@@ -35,7 +33,7 @@ def show_answers(answers: Mapping[str, CommandOutput], limit: int) -> None:
     groups = group_answers(answers)
     if all(_is_single_line(answer) for _, answer in groups):
         for names, answer in groups:
-            heading = _colorize(fold_names(names), _BOLD, sys.stdout)
+            heading = paint(sanitize(fold_names(names)), BOLD, sys.stdout)
             print(f"{heading}: {''.join(_lines(answer.stdout))}", flush=True)
     else:
         for names, answer in groups:
@@ -63,12 +61,12 @@ def _show_block(names: Sequence[str], answer: CommandOutput, limit: int) -> None
         heading = trn("{nodes} ({n} node)", "{nodes} ({n} nodes)", len(names), nodes=heading)
     ending = render_ending(answer.end)
     ending_text = tr(": {end}", end=ending) if ending else ""
-    print(_colorize(heading, _BOLD, sys.stdout) + _colorize(ending_text, _RED, sys.stdout))
+    print(paint(sanitize(heading), BOLD, sys.stdout) + paint(ending_text, RED, sys.stdout))
     for line in _lines(answer.stdout):
         print(line)
     print(end="", flush=True)
     for line in _lines(answer.stderr):
-        print(f"{_colorize('!', _RED, sys.stderr)} {line}", file=sys.stderr)
+        print(f"{paint('!', RED, sys.stderr)} {line}", file=sys.stderr)
     for stream in answer.end.truncated:
         text = tr(
             "! {stream} is longer: only the first {limit} KiB are shown; --no-fold shows all",
@@ -91,11 +89,6 @@ def render_ending(ended: CommandEnd) -> str:
 def _lines(data: bytes) -> list[str]:
     text = data.decode("utf-8", "replace")
     return [sanitize(line) for line in text.removesuffix("\n").split("\n")] if text else []
-
-
-def _colorize(text: str, style: str, stream: TextIO) -> str:
-    text = sanitize(text)
-    return f"{style}{text}{_RESET}" if text and uses_color(stream) else text
 
 
 def answers_to_json(
@@ -185,7 +178,7 @@ class LinePrinter:
 
     def _prefix(self, node: str, separator: str) -> str:
         name = node + " " * (self._width - display_width(node))
-        return f"{_colorize(name, label_color(self._indices.get(node, 0)), sys.stdout)} {separator} "
+        return f"{paint(sanitize(name), label_color(self._indices.get(node, 0)), sys.stdout)} {separator} "
 
     def _write_json(self, entry: CommandLine | CommandEndLine) -> None:
         ERRORS.has_result = True

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, stderr, symbol, uses_color
+from clusterctl.console.terminal import BOLD, can_redraw, info, is_quiet, is_verbose, paint, stderr, symbol
 from clusterctl.console.text import display_width, fill_lines, sanitize
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration, render_seconds
@@ -395,7 +395,7 @@ class Phases:
             room = stderr().width - display_width(self._title) - display_width(total)
             gap = " " * room if room >= 2 else "\n  "
             title = f"{sanitize(self._title)}{gap}{total}"
-            info(f"\x1b[1m{title}\x1b[0m" if uses_color(sys.stderr) else title, is_safe=True)
+            info(paint(title, BOLD, sys.stderr), is_safe=True)
             info("\n".join(fill_lines(self._over, stderr().width)))
             self._over = []
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
+BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"  # of SGR
 MAX_TABLE_WIDTH = 120  # columns that a table takes to keep its words whole, on however narrow a terminal
 _OPTIONS = {"color": "auto", "chatter": "normal"}
 
@@ -43,6 +44,11 @@ def uses_color(stream: TextIO) -> bool:
     if _OPTIONS["color"] != "auto":
         return _OPTIONS["color"] == "always"
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def paint(text: str, style: str, stream: TextIO) -> str:
+    """Colour a text for a stream that shows colours; `style` has the numbers of SGR."""
+    return f"\x1b[{style}m{text}\x1b[0m" if text and uses_color(stream) else text
 
 
 def stdout() -> Console:
@@ -200,5 +206,4 @@ def hint(line: str) -> None:
     """Write one dimmed line to stderr, unless `-q`."""
     if not is_quiet():
         clear_live_line()
-        text = sanitize(line)
-        print(f"\x1b[2m{text}\x1b[0m" if uses_color(sys.stderr) else text, file=sys.stderr, flush=True)
+        print(paint(sanitize(line), DIM, sys.stderr), file=sys.stderr, flush=True)

@@ -96,7 +96,7 @@ def test_a_rank_has_a_colour_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     stream = io.StringIO()
     LogPrinter(["gpu01"], 8, stream).show(lines("x", rank=3))
 
-    assert stream.getvalue().startswith(f"{label_color(3)}gpu01 r3")
+    assert stream.getvalue().startswith(f"\x1b[{label_color(3)}mgpu01 r3")
     assert len({label_color(rank) for rank in range(8)}) == 8
     monkeypatch.setenv("TERM", "linux")
     assert "38;5" not in label_color(3)
@@ -114,7 +114,7 @@ def test_colours_are_legible_on_black_and_on_white(monkeypatch: pytest.MonkeyPat
     """The contrast is 3:1 at least on both."""
     monkeypatch.setenv("TERM", "xterm-256color")
     for rank in range(20):
-        light = luminance(int(label_color(rank).removeprefix("\x1b[38;5;").removesuffix("m")))
+        light = luminance(int(label_color(rank).removeprefix("38;5;")))
         assert min(1.05 / (light + 0.05), (light + 0.05) / 0.05) >= 3
 
 

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from clusterctl.console.errors import ERRORS
-from clusterctl.console.terminal import clear_live_line, uses_color
+from clusterctl.console.terminal import RED, clear_live_line, paint
 from clusterctl.console.text import as_in_project, display_width, json_text, sanitize
 from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.protocol.ranks import NodeRank, Rank
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _COLORS = (33, 166, 29, 162, 98, 64, 30, 127, 130, 69)
 _FEW_COLORS = (36, 35, 32, 34)  # for terminals that have only eight
 _EIGHT_COLORS = ("linux", "ansi", "vt100", "vt220", "cygwin")
-_RED, _RESET = "\x1b[31m", "\x1b[0m"
 
 
 class LogSink(Protocol):
@@ -68,7 +67,6 @@ class LogPrinter(BatchLogSink):
         self._stream = stream or sys.stdout
         self._with_times = with_times
         self._cached_second: tuple[int, str] = (-1, "")
-        self._color = uses_color(self._stream)
         self._prepare = _shown_line if self._stream.isatty() else sanitize
         self._indices = {name: index for index, name in enumerate(names)}
         self._width = max(map(display_width, self._indices), default=0)
@@ -111,16 +109,17 @@ class LogPrinter(BatchLogSink):
 
     def _separators(self, entry: LogLines) -> Iterator[str]:
         """Return the sign before each line."""
-        red, reset = (_RED, _RESET) if self._color and entry.stream == "stderr" else ("", "")
-        sign = "!" if entry.stream == "stderr" else "|"
-        return chain([f"{red}+{reset}"] if entry.continues else [], repeat(f"{red}{sign}{reset}"))
+        more, sign = "+", "|"
+        if entry.stream == "stderr":
+            more, sign = paint("+", RED, self._stream), paint("!", RED, self._stream)
+        return chain([more] if entry.continues else [], repeat(sign))
 
     def _label(self, entry: LogLines) -> str:
         rank = "-" if entry.rank is None else f"r{entry.rank}"
         name = sanitize(entry.node) + " " * (self._width - display_width(entry.node))
         label = f"{name} {rank.ljust(self._rank_width)}"
         index = entry.rank if entry.rank is not None else self._indices.get(entry.node, 0)
-        return f"{label_color(index)}{label}{_RESET}" if self._color else label
+        return paint(label, label_color(index), self._stream)
 
 
 def _shown_line(line: str) -> str:
@@ -211,10 +210,10 @@ def describe_dropped(dropped: tuple[int, int]) -> str:
 
 
 def label_color(index: int) -> str:
-    """Return the SGR sequence for a rank, or for the place of a node: neighbours never have the same."""
+    """Return the colour, as SGR has it, for a rank, or for the place of a node: neighbours never have the same."""
     if os.environ.get("TERM", "") in _EIGHT_COLORS:
-        return f"\x1b[{_FEW_COLORS[index % len(_FEW_COLORS)]}m"
-    return f"\x1b[38;5;{_COLORS[index % len(_COLORS)]}m"
+        return str(_FEW_COLORS[index % len(_FEW_COLORS)])
+    return f"38;5;{_COLORS[index % len(_COLORS)]}"
 
 
 HOLD_LIMIT = 3.0  # seconds; after it the script has survived the exception, or the run is not being ended

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
+from clusterctl.console.terminal import BOLD, GREEN, RED, YELLOW, is_verbose, paint, stderr, symbol
 from clusterctl.console.text import (
     UNBROKEN,
     as_in_project,
@@ -39,7 +39,6 @@ from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
 
 MOST_NAMES = 3  # names
-_RED, _GREEN, _YELLOW, _RESET = "\x1b[1;31m", "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
 WIDTH = 110  # columns of an explanation, where the terminal is not narrower
 NARROWEST = 30
 LABEL_WIDTH = 6
@@ -138,8 +137,9 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     lines += wrap_remarks(render_remarks(verdict, command), width)
     first_line, *more_lines = map(sanitize, lines)
     shown = sanitize(start)
-    if uses_color(sys.stderr) and first_line.startswith(shown):  # on a very narrow terminal it may be broken
-        first_line = f"{_color_of(verdict.state)}{shown}{_RESET}{first_line.removeprefix(shown)}"
+    if first_line.startswith(shown):  # on a very narrow terminal it may be broken
+        color = GREEN if verdict.state == SUCCEEDED else YELLOW if verdict.state == STOPPED else RED
+        first_line = paint(shown, f"{BOLD};{color}", sys.stderr) + first_line.removeprefix(shown)
     print("\n".join([first_line, *more_lines]), file=sys.stderr, flush=True)
 
 
@@ -164,10 +164,6 @@ def render_assembled_note(verdict: Verdict) -> list[str]:
     return [
         tr("note: no node that answered has the record of the whole run's end: judged by what each reports")
     ]
-
-
-def _color_of(state: str) -> str:
-    return _GREEN if state == SUCCEEDED else _YELLOW if state == STOPPED else _RED
 
 
 def state_mark(state: str) -> str:
