@@ -15,7 +15,6 @@ from typing import TextIO
 
 import click
 
-from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.context.load import Settings
 from clusterctl.cli.context.nodes import as_bug, write_bug_report
 from clusterctl.cli.help import (
@@ -28,7 +27,7 @@ from clusterctl.cli.help import (
     WideFormatter,
     describe_unknown_verb,
 )
-from clusterctl.cli.options import shared_options
+from clusterctl.cli.options import COMPLETE_VARIABLE, shared_options
 from clusterctl.console.errors import ERRORS, show_error, show_usage_error
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted

@@ -16,9 +16,9 @@ from commands import run_command
 from verbs_below import commands
 from waiting import HANG
 
-from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.main import choose_language, refuse_unknown_language, root
 from clusterctl.cli.main import run as main
+from clusterctl.cli.options import COMPLETE_VARIABLE
 from clusterctl.console.text import display_width, wrap_text
 from clusterctl.errors import UsageError
 from clusterctl.translation import language, language_of, use_language

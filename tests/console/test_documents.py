@@ -28,13 +28,12 @@ from clusterctl.console.documents.codes import CodesDocument, ErrorDocument, Exp
 from clusterctl.console.documents.output import errors_to_json
 from clusterctl.console.documents.runs import CommandEndLine, CommandLine, LogLine
 from clusterctl.console.documents.schema import ERROR, PROMISE, VERBS, Document, make_schema
-from clusterctl.console.exec import LinePrinter, answers_to_json
 from clusterctl.console.findings import check_to_json
 from clusterctl.console.inventory import inventory_to_json
+from clusterctl.console.lines import JsonLogPrinter, LinePrinter, answers_to_json
 from clusterctl.console.results import copies_to_json, pull_to_json
 from clusterctl.console.run import hang
 from clusterctl.console.run.listing import runs_to_json
-from clusterctl.console.run.logs import JsonLogPrinter
 from clusterctl.console.run.status import status_to_json
 from clusterctl.console.text import json_text
 from clusterctl.console.top import history_to_json, top_to_json

@@ -34,9 +34,8 @@ from clusterctl.client.rpc.tasks import CommandEnd, StopReport
 from clusterctl.client.sync.upload import SyncResult
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.codes.lookup import REPORTED
-from clusterctl.console.exec import LinePrinter
+from clusterctl.console.lines import JsonLogPrinter, LinePrinter, LogPrinter
 from clusterctl.console.run.hang import deep_to_json, render_deep
-from clusterctl.console.run.logs import JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import stdout
 from clusterctl.console.text import json_text, make_visible
 from clusterctl.console.top import TopLayout, render_top, top_to_json

@@ -120,7 +120,7 @@ def test_keys_that_are_looked_for_are_defined() -> None:
 
 # Records of other programs and libraries, whose literal keys mypy cannot check.
 FOREIGN_RECORDS = {
-    "cli/completion.py": "options as click gives them",
+    "cli/options.py": "options as click gives them",
     "console/documents/schema.py": "JSON Schema, by pydantic",
     "node/diagnose/breakpoint.py": "what the rank gives to the file that it executes",
     "node/fork/imports.py": "variables of a module of any library",

@@ -25,7 +25,7 @@ from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.run.logs import HeldTracebacks, LogSink
+from clusterctl.console.lines import HeldTracebacks, LogSink
 from clusterctl.console.run.status import describe_launch, showing_status
 from clusterctl.console.run.verdict import show_verdict
 from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line

@@ -24,7 +24,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, Update
 from clusterctl.client.watch.logs import LiveReader, LogReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.run.logs import BatchLogSink, JsonLogPrinter, LogPrinter
+from clusterctl.console.lines import BatchLogSink, JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes

@@ -28,7 +28,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import CommandOutput, OutputCollector
 from clusterctl.console.documents.output import write_document
-from clusterctl.console.exec import LinePrinter, answers_to_json, show_answers
+from clusterctl.console.lines import LinePrinter, answers_to_json, show_answers
 from clusterctl.console.progress import Phases
 from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize

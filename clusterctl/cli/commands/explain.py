@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.completion import SHELLS, complete_code, completion_script
 from clusterctl.cli.context.load import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import json_option, shared_options
+from clusterctl.cli.options import SHELLS, complete_code, completion_script, json_option, shared_options
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.text import json_text
 from clusterctl.errors import UsageError

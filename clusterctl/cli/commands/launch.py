@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import Settings, expand, is_script, load_inventory, load_job
 from clusterctl.cli.context.run_output import LaunchOptions
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
     big_option,
+    complete_job_file,
     json_option,
     recheck_option,
     refuse_surplus,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import click
 
-from clusterctl.cli.completion import complete_copy_path, complete_nodes, complete_run
 from clusterctl.cli.context.load import Settings, load_chosen_inventory, load_inventory, refuse_on_slurm
 from clusterctl.cli.help import TYPED_KEY, RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
@@ -15,6 +14,9 @@ from clusterctl.cli.options import (
     RANK,
     Seconds,
     WholeNumber,
+    complete_copy_path,
+    complete_nodes,
+    complete_run,
     json_option,
     refuse_mixed,
     run_argument,
@@ -129,13 +131,15 @@ def ui(settings: Settings, port: int, no_open: bool) -> int:
     queried only while a page is open. Without a graphical session, or over SSH, only the address is printed.
     """
     inventory, chosen = load_chosen_inventory(settings)
-    from clusterctl.cli.actions.monitor.ui.serve import serve
-    from clusterctl.cli.actions.monitor.ui.source import Target
+    from clusterctl.cli.actions.monitor.ui.feed import Feed
+    from clusterctl.cli.actions.monitor.ui.fragments import render_page
+    from clusterctl.cli.actions.monitor.ui.server import serve
+    from clusterctl.cli.actions.monitor.ui.source import ClusterSource, Target
     from clusterctl.cli.context.nodes import open_cluster
 
     with open_cluster() as cluster:
-        target = Target(cluster, inventory, chosen.label, settings.command)
-        return serve(target, port, opens_browser=not no_open)
+        source = ClusterSource(Target(cluster, inventory, chosen.label, settings.command))
+        return serve(Feed(source), render_page(inventory.cluster), port, opens_browser=not no_open)
 
 
 @click.command(

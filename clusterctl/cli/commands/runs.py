@@ -7,13 +7,14 @@ from datetime import datetime
 
 import click
 
-from clusterctl.cli.completion import complete_run, complete_to_stop
 from clusterctl.cli.context.load import Settings, load_chosen_inventory, load_inventory, refuse_on_slurm
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import (
     RANK,
     Seconds,
     WholeNumber,
+    complete_run,
+    complete_to_stop,
     json_option,
     run_argument,
     shared_options,

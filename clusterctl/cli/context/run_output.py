@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SubmittedLine,
         VerdictLine,
     )
-    from clusterctl.console.run.logs import LogSink
+    from clusterctl.console.lines import LogSink
     from clusterctl.errors import ClusterctlError
     from clusterctl.protocol.ranks import NodeRank
     from clusterctl.protocol.states import RunState
@@ -56,7 +56,7 @@ class RunOutput:
 
     def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
         """Return what shows log lines."""
-        from clusterctl.console.run.logs import JsonLogPrinter, LogPrinter, TorchrunFilter
+        from clusterctl.console.lines import JsonLogPrinter, LogPrinter, TorchrunFilter
 
         if self.as_json:
             return JsonLogPrinter(run_id, node_ranks)

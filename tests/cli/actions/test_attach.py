@@ -12,7 +12,7 @@ from clusterctl.cli.actions import attach
 from clusterctl.cli.actions.attach import RecentLogs, watch_run
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.watch.follower import LogLines
-from clusterctl.console.run.logs import HeldTracebacks
+from clusterctl.console.lines import HeldTracebacks
 from clusterctl.protocol.ranks import Rank
 
 

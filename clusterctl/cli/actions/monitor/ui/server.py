@@ -1,4 +1,4 @@
-"""HTTP on 127.0.0.1: who may ask for what, and the stream of events.
+"""HTTP on 127.0.0.1: who may ask for what, the stream of events, and the browser that is opened.
 
 Every request names the secret token in its path, and this machine in `Host`: other origins do not know
 the token, and a page whose name was made to lead here has another host (DNS rebinding). What changes something must be
@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 import time
+import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import LineTooLong
@@ -29,11 +30,19 @@ from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from urllib.parse import parse_qs
 
+import click
+
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, Line, TooManyError, View
+from clusterctl.cli.context.nodes import current_owner
+from clusterctl.console.terminal import hint, info
 from clusterctl.console.text import json_text
+from clusterctl.errors import UsageError
+from clusterctl.interrupts import INTERRUPTS, announce_nothing
+from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE, STYLE_FILE
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
+from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 MOST_CONNECTIONS = 64  # that have shown the token
@@ -434,3 +443,49 @@ def _events(view: View, parts: Mapping[str, str], lines: Sequence[Line]) -> byte
 
 def _event(name: str, data: object) -> bytes:
     return f"event: {name}\ndata: {json_text(data)}\n\n".encode()
+
+
+def serve(feed: Feed, page: str, port: int, *, opens_browser: bool) -> int:
+    """Serve a page until Ctrl-C, and open a browser where there is one; UsageError if the port cannot be had."""
+    try:
+        server = UiServer(port, feed, page)
+    except OSError as error:
+        raise UsageError("CC-USE-098", port=port, reason=describe_system_error(error)) from error
+    try:
+        _announce(server, opens_browser=opens_browser)
+        with INTERRUPTS.leaving(announce_nothing):
+            INTERRUPTS.call(server.serve_forever)
+    except KeyboardInterrupt:
+        return INTERRUPTS.exit_code_of_server
+    finally:
+        feed.close()
+        server.server_close()
+    return 0
+
+
+def _announce(server: UiServer, *, opens_browser: bool) -> None:
+    click.echo(server.url)
+    if is_remote(os.environ):
+        host = f"{current_owner().name.partition('@')[0]}@{socket.gethostname()}"
+        command = command_line("ssh", "-N", "-L", f"{server.port}:127.0.0.1:{server.port}", host)
+        hint(tr("on your own machine: {command}, then open the address above", command=command))
+    elif opens_browser and has_browser(os.environ, sys.platform):
+        threading.Thread(target=_open, args=(server.make_ticket(),), daemon=True).start()
+    info(tr("keep the address secret: with it, runs can be stopped; Ctrl-C ends the page"))
+    sys.stdout.flush()
+
+
+def is_remote(environment: Mapping[str, str]) -> bool:
+    """Return whether this is a login over SSH, so that a browser here is not in front of the user."""
+    return bool(environment.get("SSH_CONNECTION") or environment.get("SSH_TTY"))
+
+
+def has_browser(environment: Mapping[str, str], platform: str) -> bool:
+    """Return whether a browser would have a window: one of text would take this terminal."""
+    graphical = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return platform == "darwin" or any(environment.get(name) for name in graphical)
+
+
+def _open(address: str) -> None:
+    with suppress(Exception):  # the address is on the terminal
+        webbrowser.open(address)
