@@ -9,7 +9,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from ...protocol.frames import Decoder, encode_frame
+from ...protocol.frames import BEAT_INTERVAL, Decoder, encode_frame
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import Error, NodeFrame
@@ -63,6 +63,7 @@ class Stream:
         self.source = source
         self.sink = sink
         self.ended = False
+        self.last_sent = time.monotonic()
         self.send_timeout: Optional[float] = None
         # the moment, by the monotonic clock, after which nothing goes any more
         self.deadline: Optional[float] = None
@@ -82,6 +83,14 @@ class Stream:
     def answer(self, frame: NodeFrame, body: bytes = b"") -> None:
         """Send what a verb has to say; a key that the protocol does not define is found by the type checker."""
         self.send(frame, body)
+        self.last_sent = time.monotonic()
+
+    def beat(self) -> bool:
+        """Send a beat if nothing was sent for a while, and return whether it was."""
+        is_due = time.monotonic() - self.last_sent >= BEAT_INTERVAL
+        if is_due:
+            self.answer({"beat": int(self.last_sent)})
+        return is_due
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Write one frame; BrokenPipeError if the other side left or took nothing for `send_timeout` seconds."""

@@ -14,7 +14,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Set, cast
 
-from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import WorkdirPaths
 from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
@@ -156,7 +155,7 @@ def report_queue(
 ) -> bool:
     """Report how a job waits whenever that changes, until it has begun or is over; False if the client is gone."""
     asked, next_question, shown, seen = 0, 0.0, None, (False, False)
-    last_sent, requeue, old_start = time.monotonic(), can_requeue(job.files), ""
+    requeue, old_start = can_requeue(job.files), ""
     while True:
         for _ in stream.read_available():
             pass
@@ -186,14 +185,12 @@ def report_queue(
             "requeue": requeue,
         }
         if facts != shown or begun or job.over:
-            shown, last_sent = facts, now
+            shown = facts
             facts_now: Any = {**facts, "begun": begun}
             stream.answer({"queue": facts_now})
         if begun or job.over:
             return True
-        if now - last_sent > BEAT_INTERVAL:
-            last_sent = now
-            stream.answer({"beat": int(now)})
+        stream.beat()
         time.sleep(LOOK_INTERVAL)
 
 
@@ -232,7 +229,7 @@ def wait_for_client(stream: Stream) -> None:
     while not stream.ended:
         for _ in stream.read_available():
             pass
-        stream.answer({"beat": int(time.monotonic())})
+        stream.beat()
         time.sleep(LOOK_INTERVAL)
 
 

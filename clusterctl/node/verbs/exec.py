@@ -1,7 +1,7 @@
 """The verb `exec`: one command, what it writes, and how it ended; it lives no longer than the client stays.
 
 request {"argv": [program, arguments...], "keep": bytes of each stream that are sent, or null for all}
-node    {"stream": "stdout" | "stderr"} + bytes, as they come; {"beat": n} every 2 s in between; at last
+node    {"stream": "stdout" | "stderr"} + bytes, as they come; {"beat": n} where there is nothing for 2 s; at last
         {"ended": {"exit": code or null, "signal": number or null, "cut": [streams that were longer],
         "left": [names of processes that it has left in the background]}}
 What the command leaves behind by ending stays, as with ssh: it may have been started for that. It is reported.
@@ -97,8 +97,6 @@ class Relay:
         }
         self._bytes_left = {"stdout": keep, "stderr": keep}
         self._cut: List[str] = []
-        self._beats = 0
-        self._last_beat = time.monotonic()
 
     def forward(self) -> None:
         """Carry until the command has ended and closed its output, or the client has left."""
@@ -114,7 +112,7 @@ class Relay:
                         pass
                 elif not self._forward_chunk(descriptor):
                     poller.unregister(descriptor)
-            self._beat()
+            self._stream.beat()
 
     def result(self) -> CommandEnd:
         """Return how the command ended, and what goes on without it."""
@@ -137,13 +135,6 @@ class Relay:
         if data:
             self._stream.answer({"stream": name}, data)
         return True
-
-    def _beat(self) -> None:
-        now = time.monotonic()
-        if now - self._last_beat >= BEAT_INTERVAL:
-            self._last_beat = now
-            self._beats += 1
-            self._stream.answer({"beat": self._beats})
 
 
 def list_leftovers() -> List[str]:

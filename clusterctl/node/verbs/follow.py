@@ -73,11 +73,11 @@ class RunFollower:
         self._state: Optional[State] = None
         self._state_mtime = 0
         self._lost_at = 0.0
-        self._state_read_at = self._last_received = self._last_sent = time.monotonic()
+        self._state_read_at = self._last_received = time.monotonic()
 
     def run(self) -> None:
         """Serve."""
-        state = self._read_state(first=True)
+        state = self._read_state()
         self._find_logs(state, tail=self._log_request.get("tail"))
         if self._log_request.get("tail") is not None:
             self._send({"positions": {log.file: log.reader.position for log in self._logs.values()}})
@@ -92,15 +92,9 @@ class RunFollower:
             if not sent_any and (finished or not self._follow):
                 return
             if not sent_any:
-                self._wait()
+                select.select([self._stream], [], [], POLL_INTERVAL)
             state = self._read_state()
             self._find_logs(state, tail=None)
-
-    def _wait(self) -> None:
-        """Sleep until the next look."""
-        poller = select.poll()
-        poller.register(self._stream, select.POLLIN)
-        poller.poll(POLL_INTERVAL * 1000)
 
     def _tick(self) -> None:
         """Send the client a beat when one is due; BrokenPipeError if it has left or is silent."""
@@ -109,14 +103,12 @@ class RunFollower:
             self._last_received = now
         if self._stream.ended or now - self._last_received > CLIENT_LIMIT:
             raise BrokenPipeError("the client has left")
-        if now - self._last_sent > BEAT_INTERVAL:
-            self._send({"beat": int(now)})
+        self._stream.beat()
 
-    def _read_state(self, first: bool = False) -> State:
+    def _read_state(self) -> State:
         now = time.monotonic()
         if (
             self._state is not None
-            and not first
             and now - self._state_read_at < STATE_INTERVAL
             and not self._state_changed()
         ):
@@ -239,9 +231,8 @@ class RunFollower:
     def _send(self, frame: NodeFrame, body: bytes = b"") -> None:
         began = time.monotonic()
         self._stream.answer(frame, body)
-        self._last_sent = time.monotonic()
-        if self._last_sent - began > BEAT_INTERVAL:
-            self._last_received = self._last_sent  # it took what it did not take before: it is there
+        if self._stream.last_sent - began > BEAT_INTERVAL:
+            self._last_received = self._stream.last_sent  # it took what it did not take before: it is there
 
 
 def answer_clock(stream: Stream) -> float:

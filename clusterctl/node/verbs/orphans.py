@@ -128,7 +128,7 @@ def _user(uid: int) -> str:
 
 
 def terminate(identities: List[Identity], stream: Stream) -> OrphansEnded:
-    """Send TERM, and KILL to those that are still there after a while, with a beat at each look."""
+    """Send TERM, and KILL to those that are still there after a while."""
     process_tree, started = ProcessTree(""), time.monotonic()
     while True:
         remaining = [stat for stat in map(find_process, identities) if stat is not None and stat.running]
@@ -139,7 +139,7 @@ def terminate(identities: List[Identity], stream: Stream) -> OrphansEnded:
             process_tree.kill(remaining)
         else:
             process_tree.terminate(remaining)
-        stream.answer({"beat": int(elapsed)})
+        stream.beat()
         time.sleep(POLL_INTERVAL)
     pids = {stat.pid for stat in remaining}
     ended = [entry for entry in process_tree.signalled() if entry["pid"] not in pids]

@@ -10,7 +10,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from ...protocol.frames import BEAT_INTERVAL
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import FINAL, LOST
 from ..logs.lines import LineReader
@@ -141,16 +140,13 @@ def stop(request: Any, stream: Stream) -> None:
         order = {"grace": request.get("grace"), "reason": request.get("reason")}
         write_atomically(paths.stop_request, json.dumps(order).encode("utf-8"))
     grace = float(spec["grace"] if spec else 0.0) if request.get("grace") is None else request["grace"]
-    deadline, beat = time.monotonic() + grace + SPARE_TIME, time.monotonic()
+    deadline = time.monotonic() + grace + SPARE_TIME
     while lived and time.monotonic() < deadline:
         state = read_state(rundir)
         if state is None or state["state"] in FINAL:
             break
-        if time.monotonic() - beat > BEAT_INTERVAL:
-            beat = time.monotonic()
-            stream.answer({"beat": int(beat)})
-            if query_jobs([job])[0].over:
-                break
+        if stream.beat() and query_jobs([job])[0].over:
+            break
         time.sleep(POLL_INTERVAL)
     ended = [one for line in reader.read()[1].splitlines() for one in read_ended(parse_dict(line) or {})]
     final = resolve(rundir, query_jobs([job])[0])

@@ -2,7 +2,7 @@
 
 request {"to": "port" | "rank", "number": n}
 client  {"data": true} + bytes, {"close": true}: nothing more will come
-node    {"connected": address} of a port, {"waits": rank or null} of a rank, {"data": true} + bytes, {"beat": 0},
+node    {"connected": address} of a port, {"waits": rank or null} of a rank, {"data": true} + bytes, {"beat": n},
         {"closed": reason}, after which a rank may come to its next breakpoint
 One connection, so it needs no flow control but that of the SSH channel.
 """
@@ -90,17 +90,10 @@ def carry_rank(stream: Stream, rundir: str, rank: int) -> None:
         elif not reported:
             reported = True
             stream.answer({"waits": None})
-        wait(stream, POLL_INTERVAL)
-
-
-def wait(stream: Stream, seconds: float) -> None:
-    """Wait, and notice when the client leaves; what it sends meanwhile is for no connection."""
-    for _ in stream.read_available():
-        continue
-    poller = select.poll()
-    poller.register(stream, select.POLLIN)
-    poller.poll(seconds * 1000)
-    stream.answer({"beat": 0})
+        for _ in stream.read_available():
+            continue  # what it sends meanwhile is for no connection
+        select.select([stream], [], [], POLL_INTERVAL)
+        stream.beat()
 
 
 def carry(stream: Stream, connection: Any) -> bool:
@@ -110,9 +103,6 @@ def carry(stream: Stream, connection: Any) -> bool:
     """
     connection.settimeout(None)
     client_closed = False
-    poller = select.poll()
-    poller.register(stream, select.POLLIN)
-    poller.register(connection, select.POLLIN)
     while True:
         for header, body in stream.read_available():
             client_closed = client_closed or "close" in header
@@ -123,14 +113,12 @@ def carry(stream: Stream, connection: Any) -> bool:
                     connection.shutdown(socket.SHUT_WR)
         if stream.ended:
             return True
-        ready = [descriptor for descriptor, _ in poller.poll(BEAT_INTERVAL * 1000)]
-        if connection.fileno() in ready:
+        if connection in select.select([stream, connection], [], [], BEAT_INTERVAL)[0]:
             data = receive(connection)
             if not data:
                 return client_closed
             stream.answer({"data": True}, data)
-        elif not ready:
-            stream.answer({"beat": 0})
+        stream.beat()
 
 
 def receive(connection: Any) -> bytes:

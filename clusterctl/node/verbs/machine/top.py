@@ -17,7 +17,7 @@ from ...probe.utilization import GpuSampler, UtilizationSampler
 from ...runtime.stream import Stream
 
 if TYPE_CHECKING:
-    from ....protocol.messages.verbs import NodeFrame, TopRequest
+    from ....protocol.messages.verbs import TopRequest
 
 FIRST_INTERVAL = 0.4  # seconds over which the first rates are measured
 CLIENT_LIMIT = 60.0
@@ -35,7 +35,7 @@ class UtilizationStream:
     def __init__(self, stream: Stream, interval: float) -> None:
         self._stream, self._interval = stream, interval
         self._sampler, self._gpu_sampler = UtilizationSampler(), GpuSampler(interval)
-        self._last_received = self._last_sent = time.monotonic()
+        self._last_received = time.monotonic()
         self._poller = select.poll()
         self._poller.register(stream, select.POLLIN)
 
@@ -47,16 +47,12 @@ class UtilizationStream:
         try:
             is_connected = self._wait(FIRST_INTERVAL)
             while is_connected:
-                self._send(
+                self._stream.answer(
                     {"sample": to_json(self._sampler.sample().replace(**vars(self._gpu_sampler.latest())))}
                 )
                 is_connected = self._wait(self._interval)
         finally:
             self._gpu_sampler.stop()
-
-    def _send(self, frame: NodeFrame) -> None:
-        self._stream.answer(frame)
-        self._last_sent = time.monotonic()
 
     def _wait(self, seconds: float) -> bool:
         """Wait, and send beats; False if the client has left or sends nothing any more."""
@@ -65,8 +61,7 @@ class UtilizationStream:
             now = time.monotonic()
             if now >= deadline:
                 return True
-            if now - self._last_sent >= BEAT_INTERVAL:
-                self._send({"beat": int(now)})
+            self._stream.beat()
             if self._poller.poll(min(deadline - now, BEAT_INTERVAL) * 1000):
                 for _ in self._stream.read_available():
                     self._last_received = time.monotonic()
