@@ -19,7 +19,7 @@ from ..runtime.stream import VerbError
 from ..state.workdir import NEW_FILE_FLAGS, make_below, make_private
 
 CHUNK = 1 << 20
-STALE = 86400.0  # seconds after which an unfinished file of a broken transfer is swept
+STALE = 86400.0  # seconds after which an unfinished file was left by a process that died
 USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
 
 Sha = str
@@ -137,7 +137,7 @@ class Store:
         self._count = 0
 
     def __enter__(self) -> Store:
-        self._remove_stale()
+        remove_stale(self.incoming_folder)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,14 +201,6 @@ class Store:
             make_private(os.path.dirname(target))
             os.rename(path, target)
 
-    def _remove_stale(self) -> None:
-        oldest = time.time() - STALE
-        with os.scandir(self.incoming_folder) as scanner:
-            for entry in scanner:
-                with suppress(FileNotFoundError):  # another sync has just given it its name
-                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                        remove_quietly(entry.path)
-
 
 def write_all(descriptor: int, data: bytes, path: Path) -> None:
     """Write everything; an OSError names the file."""
@@ -250,6 +242,15 @@ def list_entries(folder: Any, *, strict: bool = False) -> List[Any]:
         if strict:
             raise
         return []
+
+
+def remove_stale(folder: str) -> None:
+    """Remove the files that a process which died has left a day ago."""
+    oldest = time.time() - STALE
+    for entry in list_entries(folder):
+        with suppress(OSError):  # another process has just given it its name
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
 
 
 def remove_quietly(path: str) -> None:

@@ -26,7 +26,6 @@ import hashlib
 import json
 import os
 import stat
-import time
 import zlib
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
@@ -40,7 +39,7 @@ from ..state.run_record import find_run, read_spec, run_dirs
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.files_by_hash import Destination, GivenFiles
 from ..sync.outside_files import find_outside, read_sent, summarise
-from ..sync.store import hash_and_measure, ignore_step, list_entries
+from ..sync.store import hash_and_measure, ignore_step, list_entries, remove_stale
 from ..sync.transfer import Provider, start_provider
 from .sync import fill_store, receive_manifest
 
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     Rows = Iterator[Tuple[Row, "ListedFile"]]
 
 OUTPUT_DIR = "${output_dir}"
-STALE = 86400.0  # seconds after which such a file was left by a client that died
 PART = 1 << 18  # bytes of a file in a frame
 BATCH = 1000  # rows in a frame
 LARGEST_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
@@ -236,16 +234,6 @@ def shared_home_probe(workdir: str, request: ListRequest) -> Iterator[str]:
     finally:
         with suppress(OSError):
             os.unlink(path)
-
-
-def remove_stale(folder: str) -> None:
-    """Remove what a client that died has left."""
-    oldest = time.time() - STALE
-    with os.scandir(folder) as scanner:
-        for entry in scanner:
-            with suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                    os.unlink(entry.path)
 
 
 def serve_files(files: List[ListedFile], stream: Stream, heartbeat: Heartbeat) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 from ...protocol.run_paths import RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
 from ..fork.inherited import read_inherited
-from ..fork.warm_client import pack_variables, query, socket_folder
+from ..fork.warm_client import pack_variables, query
 from ..logs.log_file import read_tail
 from ..runtime.children import open_output, start_child
 from ..runtime.processes import interpreter_options
@@ -80,7 +80,7 @@ def start_guardian(workdir: str, payload: str, rundir: str, spec: Spec, control:
     env = {key: value for key, value in os.environ.items() if key != "CLUSTERCTL_RUN"}
     log = open_output(RunPaths(rundir).agent_log)
     answer = None
-    if "start" in spec and has_server(workdir):
+    if "start" in spec:
         answer = start_from_server(workdir, spec["node"], rundir, argv, env, (control.fileno(), log))
     if answer != "":
         between = os.fork()  # so that the guardian has no parent that waits for it
@@ -143,8 +143,3 @@ def start_from_server(
         descriptors,
     )
     return None if answer is None else answer.text("refused", 300)
-
-
-def has_server(workdir: str) -> bool:
-    """Whether this work directory has had warm servers."""
-    return os.path.isdir(socket_folder(workdir))

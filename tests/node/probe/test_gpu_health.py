@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated_smi import with_smi
 
 from clusterctl.node.probe import gpu
 from clusterctl.node.probe.gpu import (
@@ -61,13 +61,6 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-b)
 """
 
 
-def smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Put a simulated nvidia-smi first on PATH."""
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-
 def test_the_xml_of_old_and_new_drivers() -> None:
     """What a driver does not know is None."""
     first, second = read_xml(f"some warning\n{XML}")
@@ -95,7 +88,8 @@ def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One answer of all GPUs, with their links."""
     (tmp_path / "xml").write_text(XML)
     (tmp_path / "links").write_text(LINKS)
-    smi(tmp_path, monkeypatch, f"case $1 in -q) cat {tmp_path}/xml;; nvlink) cat {tmp_path}/links;; esac")
+    script = f"case $1 in -q) cat {tmp_path}/xml;; nvlink) cat {tmp_path}/links;; esac"
+    monkeypatch.setenv("PATH", with_smi(tmp_path, script)["PATH"])
     health: Any = gpu_health()
     assert [(one.links, one.links_down) for one in health.devices] == [(2, 1), (1, 0)]
     assert health.error is None
@@ -104,7 +98,7 @@ def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs its own limit, and is named."""
     monkeypatch.setattr(gpu, "XML_LIMIT", 0.3)
-    smi(tmp_path, monkeypatch, "sleep 3600")
+    monkeypatch.setenv("PATH", with_smi(tmp_path, "sleep 3600")["PATH"])
     health: Any = gpu_health()
     assert (health.devices, health.error) == ((), "nvidia-smi -q -x gave no answer within 0.3 s")
 

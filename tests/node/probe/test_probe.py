@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 from counting import check_growth
 from session import BOOT, PAYLOAD, Session
+from simulated_smi import with_smi
 from waiting import wait_until
 
 from clusterctl.node.probe import network, python
@@ -55,14 +56,6 @@ def with_module(folder: Path, files: dict[str, str]) -> dict[str, str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return {**os.environ, "PYTHONPATH": str(folder)}
-
-
-def with_smi(folder: Path, script: str) -> dict[str, str]:
-    """Put a simulated nvidia-smi first on PATH and give the environment for it."""
-    shim = folder / "nvidia-smi"
-    shim.write_text(f"#!/bin/sh\n{script}\n")
-    shim.chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def test_facts_of_this_machine() -> None:
@@ -319,27 +312,26 @@ def test_simulated_gpus(tmp_path: Path) -> None:
     }
 
 
-def test_simulated_old_driver(tmp_path: Path) -> None:
-    """A (simulated) nvidia-smi that does not know the newer fields is asked for the older ones."""
-    script = """case "$1" in *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2
+MISMATCH = ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.95"]
+LOST = "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"
+OLD_DRIVER = """case "$1" in *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2
 esac
 echo '0, GPU-a, Tesla V100, 450.80.02, 16160, 0, Default'"""
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        (OLD_DRIVER, (1, "450.80.02", None)),  # asked for the older fields only
+        (f"echo '{MISMATCH[0]}'; echo '{MISMATCH[1]}'; exit 18", (0, None, " ".join(MISMATCH))),
+        (f"echo '{LOST}'\n{TWO_GPUS}", (2, "560.35.03", LOST)),  # a complaint between the rows
+    ],
+    ids=["old driver", "mismatch", "lost GPU"],
+)
+def test_simulated_trouble(tmp_path: Path, script: str, answer: tuple[int, str | None, str | None]) -> None:
+    """What a (simulated) nvidia-smi complains of is reported in one line, beside the GPUs that are left."""
     gpus = probe(env=with_smi(tmp_path, script))["gpus"]
-    assert (gpus["count"], gpus["driver"], gpus["error"]) == (1, "450.80.02", None)
-
-
-def test_simulated_mismatch(tmp_path: Path) -> None:
-    """What a (simulated) nvidia-smi reports when it fails is kept in one line."""
-    lines = ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.95"]
-    gpus = probe(env=with_smi(tmp_path, f"echo '{lines[0]}'; echo '{lines[1]}'; exit 18"))["gpus"]
-    assert (gpus["count"], gpus["error"]) == (0, " ".join(lines))
-
-
-def test_simulated_lost_gpu(tmp_path: Path) -> None:
-    """A complaint between the rows of a (simulated) nvidia-smi is reported beside the GPUs that are left."""
-    lost = "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"
-    gpus = probe(env=with_smi(tmp_path, f"echo '{lost}'\n{TWO_GPUS}"))["gpus"]
-    assert (gpus["count"], gpus["error"]) == (2, lost)
+    assert (gpus["count"], gpus["driver"], gpus["error"]) == answer
 
 
 def test_simulated_hang(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hostile.giver import Deed, Giver, knock, send
 from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.sync import transfer
 from clusterctl.node.sync.store import Store
-from clusterctl.node.sync.transfer import LARGEST_FRAME, time_limit
+from clusterctl.node.sync.transfer import LARGEST_FRAME
 from clusterctl.protocol.frames import encode_frame
 
 TOKEN = "ab" * 32
@@ -239,12 +239,6 @@ def test_strangers_do_not_keep_takers_away(tmp_path: Path, stack: ExitStack) -> 
         stack.enter_context(socket.create_connection(("127.0.0.1", giving.giver.port), 10))
     assert giving.serves(tmp_path / "next")
     assert len(giving.giver._listener._pending) <= transfer.MOST_PENDING
-
-
-def test_time_is_known_from_the_sizes() -> None:
-    """A megabyte a second, and half a minute."""
-    assert time_limit([]) == 30.0
-    assert time_limit([500_000, 500_000]) == 31.0
 
 
 def test_a_header_is_bounded_by_what_the_tree_holds(tmp_path: Path, stack: ExitStack) -> None:

@@ -9,7 +9,7 @@ import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from session import Session
@@ -236,26 +236,16 @@ def test_what_is_used_again_counts_as_used(tmp_path: Path) -> None:
 
 def test_a_sweep_minds_nobody_elses_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another sync has given its name since it was listed is none of ours."""
-    (tmp_path / "store" / "incoming").mkdir(parents=True, mode=0o700)
-    real = os.scandir
+    aside, list_entries = tmp_path / "store" / "incoming", store.list_entries
+    aside.mkdir(parents=True, mode=0o700)
+    (aside / "part").touch()
+    os.utime(aside / "part", (0, 0))
 
-    class Renamed:
-        def stat(self, *, follow_symlinks: bool) -> NoReturn:
-            raise FileNotFoundError("renamed", follow_symlinks)
+    def list_and_rename(folder: str) -> Any:
+        entries = list_entries(folder)
+        (aside / "part").rename(tmp_path / "whole")
+        return entries
 
-    def listed(place: Any) -> Any:
-        return closing_list([Renamed()]) if str(place).endswith("incoming") else real(place)
-
-    monkeypatch.setattr(store.os, "scandir", listed)
+    monkeypatch.setattr(store, "list_entries", list_and_rename)
     with store.Store(str(tmp_path)):
-        pass
-
-
-class closing_list(list[Any]):  # noqa: N801 - stands for what os.scandir gives
-    """A list that can be closed by `with`."""
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close nothing."""
+        assert (tmp_path / "whole").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from session import Session
+from simulated_smi import with_smi
 from waiting import HANG, wait_until
 
 from clusterctl.node.probe.utilization import UtilizationSampler, read_amd
@@ -17,14 +18,6 @@ TWO_GPUS = """cat <<'EOF'
 0, NVIDIA H100 80GB HBM3, 97, 70123, 81559, 61, 455.31
 1, NVIDIA H100 80GB HBM3, [N/A], 4, 81559, 33, [N/A]
 EOF"""
-
-
-def with_smi(folder: Path, script: str) -> dict[str, str]:
-    """Put a simulated nvidia-smi first on PATH and give the environment for it."""
-    shim = folder / "nvidia-smi"
-    shim.write_text(f"#!/bin/sh\n{script}\n")
-    shim.chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def samples(session: Session, count: int) -> list[dict[str, Any]]:
