@@ -65,8 +65,7 @@ class Stream:
         self.ended = False
         self.last_sent = time.monotonic()
         self.send_timeout: Optional[float] = None
-        # the moment, by the monotonic clock, after which nothing goes any more
-        self.deadline: Optional[float] = None
+        self.deadline: Optional[float] = None  # by the monotonic clock; nothing is sent or received after it
         self._decoder = Decoder(json.loads, pending)
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
@@ -81,7 +80,7 @@ class Stream:
         return self.source
 
     def answer(self, frame: NodeFrame, body: bytes = b"") -> None:
-        """Send what a verb has to say; a key that the protocol does not define is found by the type checker."""
+        """Send a frame of a verb: the type checker knows its keys."""
         self.send(frame, body)
         self.last_sent = time.monotonic()
 
@@ -129,7 +128,7 @@ class Stream:
                 return
 
     def _remaining(self, seconds: float) -> float:
-        """Return so many seconds, or what is left until the moment after which nothing goes any more."""
+        """Return so many seconds, or what is left until the deadline."""
         return seconds if self.deadline is None else min(seconds, self.deadline - time.monotonic())
 
     def _wait_ready(self, descriptor: int, event: int) -> None:
