@@ -32,7 +32,7 @@ from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.messages.facts import LockHolder
-from clusterctl.protocol.messages.verbs import has_listeners, list_start_steps
+from clusterctl.protocol.messages.start_steps import StartOrder, has_listeners, list_start_steps
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -40,7 +40,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import Spec
-    from clusterctl.protocol.messages.verbs import EventName, Order, StartOrder
+    from clusterctl.protocol.messages.verbs import EventName, Order
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
 NO_HUB_CODE = "CC-NET-022"

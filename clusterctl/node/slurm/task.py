@@ -24,7 +24,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, cast
 
-from ...protocol.messages.verbs import has_listeners, list_start_steps
+from ...protocol.messages.start_steps import StartOrder, has_listeners, list_start_steps
 from ...protocol.ranks import Slot
 from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.states import SUCCEEDED
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.allocation import TaskFailure
     from ...protocol.messages.verbs import (
         Order,
-        StartOrder,
         SubmittedSecrets,
         SubmittedTemplate,
     )

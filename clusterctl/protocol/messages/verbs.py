@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Tuple, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
 from .allocation import CheckPart, NodeFacts, QueueFacts, SlurmNumber
@@ -279,7 +279,6 @@ class Secrets(TypedDict):
 
 LockOrder = Literal["lock", "unlock", "list_holders"]
 Stage = Literal["setup", "before"]
-StartOrder = Literal["join", "listeners", "before"]  # of the steps to the gate
 
 
 class Order(TypedDict):
@@ -314,31 +313,6 @@ EventName = Literal[
     "failed",
     "ended",
 ]
-StartStep = Tuple[Union[StartOrder, Literal[""]], Union[EventName, Literal[""]]]
-
-
-def has_listeners(spec: Spec) -> bool:
-    """Return whether every agent of a run listens, since any of them may have to be the hub."""
-    return bool(spec.get("gang") and spec.get("restart"))
-
-
-def list_start_steps(spec: Spec, *, is_hub: bool, makes_environment: bool) -> list[StartStep]:
-    """List what starts an agent does up to its gate: of each step what is sent, and which event is awaited, if any.
-
-    These steps are the same over SSH and in a job of Slurm. Before them the agent has reported `started`, and with it
-    whether its environment is there and at which ports it listens. One that makes its environment has no gate before
-    that is done; a spare has none until it is needed.
-    """
-    steps: list[StartStep] = []
-    if spec.get("gang") and not is_hub:
-        steps.append(("join", "joined"))
-    elif has_listeners(spec):
-        steps.append(("listeners", ""))
-    if makes_environment:
-        steps.append(("", "environment"))
-    if not spec.get("spare"):
-        steps.append(("before" if spec.get("before") else "", "ready"))
-    return steps
 
 
 class HolderAnswer(TypedDict, total=False):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.protocol.messages.verbs import list_start_steps
+from clusterctl.protocol.messages.start_steps import list_start_steps
 
 BEFORE: Any = {"steps": [], "time_limit": 1.0}
 RESTART: Any = {"max": 1, "on": [], "progress": "**"}
