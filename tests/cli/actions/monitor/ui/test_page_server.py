@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 from page_client import ask, press, serve_page, stream
@@ -35,10 +34,8 @@ from clusterctl.cli.actions.monitor.ui.server import (
     is_remote,
     serve,
 )
-from clusterctl.cli.actions.monitor.ui.source import Target
 from clusterctl.errors import UsageError
 from clusterctl.plans.report.markup import Html
-from clusterctl.specs.inventory.parse import parse_inventory
 
 RUN = "digits-20261123T070708-923c"
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
@@ -366,14 +363,12 @@ def test_connections_with_the_token_are_limited_too(
     wait_until(lambda: ask(server.url, "GET", "")[0] == 200, "there is room again")
 
 
-def test_a_port_that_is_taken_is_an_error_with_a_code() -> None:
+def test_a_port_that_is_taken_is_an_error_with_a_code(source: PlainSource) -> None:
     """Nothing was asked of any node before."""
-    no_cluster: Any = None
-    target = Target(no_cluster, parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-"), "c", "clusterctl")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"127.0.0.1:{port}: Address already in use") as found:
-            serve(target, port, opens_browser=False)
+            serve(feeds.Feed(source), "", port, opens_browser=False)
     assert found.value.code == "CC-USE-098"
 
 
