@@ -27,7 +27,7 @@ from clusterctl.client.rpc.channels import SSH_FAILED
 from clusterctl.client.rpc.errors import connection_lost
 from clusterctl.client.rpc.session import Session
 from clusterctl.client.ssh.bastion import PROHIBITED
-from clusterctl.client.ssh.transport import BastionTransport
+from clusterctl.client.ssh.transport import Transport
 from clusterctl.errors import Unreachable
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.protocol.frames import SILENCE_LIMIT
@@ -100,7 +100,7 @@ class PortForward:
     `find_address` asks the node which of its addresses takes a connection; PortRefusedError if none does.
     """
 
-    transport: BastionTransport
+    transport: Transport
     node: str
     port: int
     find_address: Callable[[], str]

@@ -53,6 +53,7 @@ from clusterctl.translation import tr
 
 MAX_EVIDENCE = 2048
 LOGIN_REFUSED_CODE, CLOSED_CODE, PROXY_CODE = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
+UNKNOWN_KEY_CODE = "CC-SSH-009"
 NO_GREETING = "kex_exchange_identification: "  # the node itself has sent nothing
 
 # Messages of ssh (OpenSSH 7 to 10), kind, code, case; the first match counts.
@@ -78,7 +79,7 @@ _ERRORS: tuple[tuple[str, type[ConnectError], str, str], ...] = (
     (
         "[Nn]o .*host key is known for|Host key verification failed",
         HostKeyError,
-        "CC-SSH-009",
+        UNKNOWN_KEY_CODE,
         "openssh",
     ),
     (
@@ -311,8 +312,12 @@ class Login:
 class Masters:
     """The masters of one command, made when they are first needed."""
 
-    def __init__(self, notice: Callable[[str], None], program: str = "ssh") -> None:
+    def __init__(
+        self, notice: Callable[[str], None], program: str = "ssh", *, ask_host_keys: bool = False
+    ) -> None:
+        """Start nothing yet; with `ask_host_keys` ssh asks at a terminal whether an unknown host key is right."""
         self._notice = notice
+        self._ask_host_keys = ask_host_keys
         self._program = shutil.which(program) or program
         self._lock, self._prompt_lock = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
@@ -347,8 +352,11 @@ class Masters:
         try:
             self._log_in(login, timeouts, batch=True)
         except ConnectError as error:
-            if not (_needs_user(error) and can_prompt()):
+            asks_for_key = self._ask_host_keys and error.code == UNKNOWN_KEY_CODE
+            if not ((_needs_user(error) or asks_for_key) and can_prompt()):
                 raise
+            if asks_for_key:
+                login = replace(login, sharing=replace(sharing, unknown_keys="ask"))
             with self._prompt_lock:  # at the terminal, for one node at a time
                 self._check_open(node)
                 self._notice(tr("{node}: ssh may prompt for a password or a code now", node=node.name))

@@ -124,7 +124,7 @@ class ConnectionSharing:
 
     control_path: str | None
     persists: bool  # an ordinary `ssh NODE` would leave a master there
-    accepts_new_keys: bool  # it would accept an unknown host key
+    unknown_keys: str = "yes"  # StrictHostKeyChecking: `accept-new` where the files accept unknown host keys
     via_text: str | None = None  # what stands between, if something does: `the bastion gate`
     jump: str = NO_JUMP  # the chain of bastions, as `ssh -J` takes it
     usual_keys: tuple[str, ...] = ()  # files that ssh tries by itself, because its configuration names none
@@ -219,7 +219,7 @@ def parse_sharing(output: str) -> ConnectionSharing:
     return ConnectionSharing(
         usable_path,
         usable_path is not None and makes_masters and persists,
-        accepts_new_keys,
+        "accept-new" if accepts_new_keys else "yes",
         _describe_intermediary(settings),
         settings.get("proxyjump", NO_JUMP),
         () if names_own_keys(keys) else keys,
@@ -260,9 +260,9 @@ def master_argv(
     The master is what remains of a command that does nothing; were its socket refused, nothing would remain.
     `batch` forbids ssh to prompt. Unknown host keys are refused unless a file of the user's accepts them.
     """
-    level = _QUIET_OPTIONS if batch and not sharing.accepts_new_keys else _VERBOSE_OPTIONS
+    level = _QUIET_OPTIONS if batch and sharing.unknown_keys == "yes" else _VERBOSE_OPTIONS
     argv = [program, *_PLAIN_OPTIONS, *level, *options, "-o", f"ConnectTimeout={timeout:.0f}"]
-    argv += ["-o", f"StrictHostKeyChecking={_strictness(accept_new=sharing.accepts_new_keys)}"]
+    argv += ["-o", f"StrictHostKeyChecking={sharing.unknown_keys}"]
     if batch:
         argv += ["-o", "BatchMode=yes"]
     if socket is not None:
@@ -278,10 +278,6 @@ def master_argv(
     elif sharing.control_path is not None:  # as it stands: with ProxyCommand `%C` would be another
         argv += ["-S", _escape_tokens(sharing.control_path)]
     return [*argv, "--", host, "exit 0"]
-
-
-def _strictness(*, accept_new: bool) -> str:
-    return STRICTNESS["accept-new" if accept_new else "strict"]
 
 
 def parse_new_host_keys(stderr: str) -> list[str]:

@@ -21,7 +21,7 @@ from clusterctl.plans.ssh import (
 )
 from clusterctl.specs.inventory.model import Node, Ssh
 
-NOTHING = ConnectionSharing(None, persists=False, accepts_new_keys=False)
+NOTHING = ConnectionSharing(None, persists=False)
 
 
 def node(host: str = "gpu01", **ssh: object) -> Node:
@@ -63,7 +63,7 @@ def test_unknown_host_keys_are_refused(host_keys: str | None) -> None:
     )
     checking = [word for word in argv if word.startswith("StrictHostKeyChecking")]
     assert set(checking) == {"StrictHostKeyChecking=yes"}
-    lenient = ConnectionSharing(None, persists=False, accepts_new_keys=True)
+    lenient = ConnectionSharing(None, persists=False, unknown_keys="accept-new")
     assert "StrictHostKeyChecking=yes" not in master_argv(
         "ssh", "gpu01", [], lenient, socket="/s", batch=True, timeout=10
     )
@@ -108,11 +108,11 @@ def test_ssh_understands_the_words() -> None:
         ("controlmaster false\ncontrolpersist no\nstricthostkeychecking ask\n", NOTHING),
         (
             "controlpath /home/me/.ssh/cm-1\ncontrolmaster auto\ncontrolpersist 600\n",
-            ConnectionSharing("/home/me/.ssh/cm-1", persists=True, accepts_new_keys=False),
+            ConnectionSharing("/home/me/.ssh/cm-1", persists=True),
         ),
         (
             "controlpath /p q\ncontrolmaster auto\ncontrolpersist no\nstricthostkeychecking accept-new\n",
-            ConnectionSharing("/p q", persists=False, accepts_new_keys=True),
+            ConnectionSharing("/p q", persists=False, unknown_keys="accept-new"),
         ),
         ("controlpath none\ncontrolmaster auto\ncontrolpersist yes\n", NOTHING),
     ],

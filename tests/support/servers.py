@@ -19,7 +19,7 @@ import pytest
 from waiting import HANG
 
 from clusterctl.client.ssh.connect import connect
-from clusterctl.client.ssh.host_keys import HostKeys, RecordedHostKey
+from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.client.ssh.identities import Identities
 from clusterctl.client.ssh.route import Hop, plain_hop
 from clusterctl.client.ssh.timeouts import Timeouts
@@ -203,7 +203,7 @@ class Client:
 
     hostkeys: HostKeys
     keyring: Identities
-    recorded: list[RecordedHostKey]
+    recorded: list[str]
     opened: list[Any]
 
     def connect(self, node: Node, timeouts: Timeouts = PATIENT) -> Any:
@@ -221,6 +221,6 @@ class Client:
 def make_client(home: Path, *, agent: bool = False) -> Client:
     """Connect with nothing but what is below `home`."""
     home.mkdir(exist_ok=True)
-    recorded: list[RecordedHostKey] = []
+    recorded: list[str] = []
     hostkeys = HostKeys(recorded.append, home=home, system_file=home / "none")
     return Client(hostkeys, Identities(home=home, agent=agent), recorded, [])

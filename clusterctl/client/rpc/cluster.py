@@ -156,12 +156,12 @@ class Cluster:
     ) -> None:
         """Open nothing yet; `notice` receives remarks, `ask_passphrase` prompts the user."""
         raise_file_limit(0)
-        self._hostkeys = hostkeys or HostKeys(lambda new: notice(new.describe()))
+        self._hostkeys = hostkeys or HostKeys(notice)
         self._identities = Identities(ask_passphrase=ask_passphrase)
         self._routes = Routes(SshConfig(notice))
         self._ssh_routes: dict[Node, bool] = {}
         self._bastions = BastionPool(self._connect_hop)
-        self._masters = Masters(notice)
+        self._masters = Masters(notice, ask_host_keys=hostkeys is not None)
         self._connections: dict[str, Connection] = {}
         self._pending: dict[str, Future[Connection]] = {}
         self.steps = Steps()

@@ -14,7 +14,7 @@ from fabric import Connection
 
 from clusterctl.client.ssh.route import Hop
 from clusterctl.client.ssh.sockets import FIRST_BYTES_KEPT, SshSocket
-from clusterctl.client.ssh.transport import BastionTransport
+from clusterctl.client.ssh.transport import Transport
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
@@ -179,7 +179,7 @@ class BastionPool:
             raise self._explain(hop, bastion, transport, error, limit) from error
         return TunnelSocket(channel, node=hop.name, bastion=bastion.bastion)
 
-    def _transport_to(self, bastion: Hop, node: str) -> BastionTransport:
+    def _transport_to(self, bastion: Hop, node: str) -> Transport:
         shared = bastion.for_node(bastion.bastion)
         try:
             # however it is written, and for whatever node
@@ -188,11 +188,11 @@ class BastionPool:
             )
         except ClusterctlError as error:
             raise bastion_error(bastion.bastion, bastion.address, node, error) from error
-        transport: BastionTransport = connection.transport
+        transport: Transport = connection.transport
         return transport
 
     def _explain(
-        self, hop: Hop, bastion: Hop, transport: BastionTransport, error: Exception, limit: float
+        self, hop: Hop, bastion: Hop, transport: Transport, error: Exception, limit: float
     ) -> ConnectError:
         refusal = transport.pop_refusal()
         if refusal is not None:

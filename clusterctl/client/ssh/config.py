@@ -174,23 +174,6 @@ def parse_host_options(text: str) -> HostOptions:
     return options
 
 
-def expand_tokens(text: str, tokens: Mapping[str, str]) -> str | None:
-    """Fill in `%h` and its like, `${VARIABLE}` and a leading `~/`; None if one is not known here."""
-    missing = False
-
-    def fill(match: re.Match[str]) -> str:
-        nonlocal missing
-        letter, variable = match.groups()
-        value = os.environ.get(variable) if variable else tokens.get(letter)
-        missing = missing or value is None
-        return value or ""
-
-    expanded = re.sub(r"%(.)|\$\{([^}]*)\}", fill, text)
-    if missing:
-        return None
-    return tokens["d"] + expanded[1:] if expanded.startswith("~/") else expanded
-
-
 def split_paths(text: str) -> list[str]:
     """Split the files of UserKnownHostsFile, which ssh prints with one space between; a name may hold one."""
     return [path for path in re.split(r" (?=[/~%$])", text.strip()) if path]

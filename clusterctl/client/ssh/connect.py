@@ -25,7 +25,7 @@ from clusterctl.client.ssh.identities import Identities, KeyCandidates
 from clusterctl.client.ssh.route import Hop
 from clusterctl.client.ssh.sockets import open_lab_tcp, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
-from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
+from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, Transport
 from clusterctl.errors import (
     AuthenticationFailed,
     ClusterctlError,
@@ -36,7 +36,7 @@ from clusterctl.errors import (
     Unreachable,
 )
 from clusterctl.plans.facts.untrusted import clean_lines
-from clusterctl.plans.ssh import LAB_RELAY, name_lab, render_lab_command
+from clusterctl.plans.ssh import name_lab, render_lab_command
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
 
@@ -55,10 +55,8 @@ class SshHandshake:
         hostkeys: HostKeys,
         keys: KeyCandidates,
         timeouts: Timeouts,
-        wire: type[Transport] = Transport,
     ) -> None:
         self.hop = hop
-        self.transport_class = wire
         self.sock = line
         self.hostkeys = hostkeys
         self.keys = keys
@@ -75,7 +73,7 @@ class SshHandshake:
     ) -> paramiko.Transport:
         """Build the transport, which requests a host key of a type that is known."""
         socket_like = cast(socket.socket, sock)
-        transport = self.transport = self.transport_class(
+        transport = self.transport = Transport(  # type: ignore[no-untyped-call]  # its arguments are paramiko's
             socket_like, disabled_algorithms=disabled_algorithms
         )
         transport.banner_timeout = transport.handshake_timeout = PARAMIKO_LIMIT
@@ -206,10 +204,7 @@ def connect(
     on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
     sock = _open_socket(hop, timeouts, bastions)
     on_step(tr("waiting for its sshd"))
-    # forwarded connections end at any time, through a bastion and by `forward`
-    handshake = handshake_type(
-        hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=BastionTransport
-    )
+    handshake = handshake_type(hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts)
     handshake.on_step = on_step
     connection = _build_connection(hop, sock, handshake)
     try:
@@ -237,7 +232,7 @@ def is_plain(hop: Hop, hostkeys: HostKeys) -> bool:
 
 def _lab_of(hop: Hop) -> str:
     """Name the practice cluster that a node is in; empty for any other node."""
-    return name_lab(hop.host, hop.key, LAB_RELAY if hop.in_lab else None)
+    return Path(hop.lab).name if hop.lab else name_lab(hop.host, hop.key, None)
 
 
 def _fix_in_lab(hop: Hop) -> str:
@@ -255,9 +250,8 @@ def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> 
             raise ValueError(f"the way to {hop.name} leads through a bastion")
         return bastions.open_tunnel(hop, timeouts.connect)
     try:
-        if hop.in_lab and hop.key:
-            folder = Path(hop.key).expanduser().parent
-            return open_lab_tcp(hop.name, hop.host, hop.port, folder, timeouts.connect)
+        if hop.lab:
+            return open_lab_tcp(hop.name, hop.host, hop.port, Path(hop.lab), timeouts.connect)
         return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
     except ConnectError as error:
         error.fix = _fix_in_lab(hop) or error.fix

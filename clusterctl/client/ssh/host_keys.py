@@ -28,26 +28,6 @@ SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
 SALT_SIZE = 20  # bytes, as OpenSSH
 
 
-@dataclass(frozen=True)
-class RecordedHostKey:
-    """A host key that was accepted because it was new, and where it was written down."""
-
-    node: str
-    name: str
-    key_type: str
-    fingerprint: str
-    file: str
-
-    def describe(self) -> str:
-        """Render the notice that the user sees once."""
-        return tr(
-            "{node}: new host key {fingerprint} recorded in {file}",
-            node=self.node,
-            fingerprint=self.fingerprint,
-            file=self.file,
-        )
-
-
 @dataclass
 class _KnownHostsFile:
     """One known_hosts file as it was read; `problem`: why it could not be."""
@@ -58,16 +38,19 @@ class _KnownHostsFile:
 
 
 class HostKeys:
-    """The known host keys of this process; files are read once. Safe to use from many threads."""
+    """The known host keys of this process; files are read once. Safe to use from many threads.
+
+    `notice` receives that a key was accepted because it was new, and where it was written down.
+    """
 
     def __init__(
         self,
-        on_recorded: Callable[[RecordedHostKey], None] = lambda _: None,
+        notice: Callable[[str], None] = lambda _: None,
         *,
         home: Path | None = None,
         system_file: Path = SYSTEM_FILE,
     ) -> None:
-        self._on_recorded = on_recorded
+        self._notice = notice
         self._home = home or Path.home()
         self._system_file = system_file
         self._files: dict[Path, _KnownHostsFile] = {}
@@ -143,7 +126,14 @@ class HostKeys:
             except OSError as error:
                 raise _unwritable(hop, file.path, error) from error
             file.known.add(KnownHostsEntry(str(file.path), 0, "", written, key_type, key))
-        self._on_recorded(RecordedHostKey(hop.name, name, key_type, fingerprint(key), str(file.path)))
+        self._notice(
+            tr(
+                "{node}: new host key {fingerprint} recorded in {file}",
+                node=hop.name,
+                fingerprint=fingerprint(key),
+                file=file.path,
+            )
+        )
 
 
 def _known_hosts_name(hop: Hop) -> str:

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -36,22 +36,12 @@ from clusterctl.translation import tr
 UNKNOWN_HOST_KEY = "CC-SSH-009"
 
 
-@dataclass(frozen=True)
-class UnknownHostKey:
-    """A server whose host key is not known yet."""
-
-    node: str
-    address: str
-    key_type: str
-    fingerprint: str
-
-
 class HostKeyPrompts(HostKeys):
     """Host keys that remembers the unknown ones; those that a person agrees to are accepted, and no others."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
-        super().__init__(lambda new: notice(new.describe()))
-        self.unknown_keys: dict[tuple[str, bytes], UnknownHostKey] = {}
+        super().__init__(notice)
+        self.unknown_keys: dict[tuple[str, bytes], str] = {}  # a line of text for each
         self._accepted: set[tuple[str, bytes]] = set()
         self._prompt_lock = threading.Lock()
 
@@ -65,8 +55,12 @@ class HostKeyPrompts(HostKeys):
                 raise
             with self._prompt_lock:
                 if host_key not in self._accepted:
-                    self.unknown_keys[host_key] = UnknownHostKey(
-                        hop.bastion or hop.name, hop.address, key_type, fingerprint(key)
+                    self.unknown_keys[host_key] = tr(
+                        "{node} ({address}): unknown host key {type} {fingerprint}",
+                        node=hop.bastion or hop.name,
+                        address=hop.address,
+                        type=key_type,
+                        fingerprint=fingerprint(key),
                     )
                     raise
             super().verify(replace(hop, host_keys="accept-new"), key_type, key)

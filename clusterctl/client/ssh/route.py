@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import os
 import pwd
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,7 +18,6 @@ from clusterctl.client.ssh.config import (
     ConfigQuery,
     HostOptions,
     SshConfig,
-    expand_tokens,
     split_paths,
 )
 from clusterctl.errors import ClusterctlError, InvalidValueError, Unreachable
@@ -50,7 +47,7 @@ class Hop:
     host_keys: Literal["strict", "accept-new"] = "strict"
     hashes_names: bool = False  # HashKnownHosts: a new key is recorded without the server's name
     jump: Hop | None = None
-    in_lab: bool = False  # the address is in the network of a practice cluster, which has the key
+    lab: str | None = None  # the folder of the practice cluster in whose network the address is
     needs_ssh: bool = (
         False  # a way for the user's own ssh: several bastions, ProxyCommand, certificates, revoked keys
     )
@@ -126,13 +123,10 @@ class Routes:
         hop = _base_hop(node.name, query, options)
         known_hosts = (ssh.known_hosts,) if ssh.known_hosts is not None else hop.known_hosts
         hop = replace(hop, key=ssh.key, known_hosts=known_hosts, host_keys=ssh.host_keys or hop.host_keys)
-        if ssh.proxy_command is not None:
-            in_lab = ssh.key is not None and LAB_RELAY in ssh.proxy_command
-            return replace(hop, in_lab=in_lab, needs_ssh=hop.needs_ssh or not in_lab)
-        bastions = split_route(node, ssh.jump or _first_value(options, "proxyjump") or NONE)
+        bastions = () if ssh.proxy_command else split_route(node, ssh.jump or _jump(options))
         if not bastions:
-            own_command = ssh.jump is None and _is_set(options, "proxycommand")
-            return replace(hop, needs_ssh=hop.needs_ssh or own_command)
+            command = ssh.proxy_command or ("" if ssh.jump else _first_value(options, "proxycommand"))
+            return _through_command(hop, command) if command not in (None, "", NONE) else hop
         jump = self._bastion_hop(hop.name, bastions[-1], ssh)
         return replace(hop, jump=jump, needs_ssh=hop.needs_ssh or jump.needs_ssh or len(bastions) > 1)
 
@@ -180,18 +174,23 @@ def login_name() -> str:
 def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> Hop:
     """Decide all but the route, from the query and the configuration."""
     host, user, port = _target(node, query, options)
-    tokens = _tokens(query.host, host, user, port)
+    identities = _identities(options)
+    known_hosts = _known_hosts(options)
+    alias, agent = _first_value(options, "hostkeyalias"), _agent(options)
+    texts = (*(identities or ()), *known_hosts, alias or "", agent or "")
     return Hop(
         name=node,
         host=host,
         user=user,
         port=port,
-        identities=_identities(options, tokens),
+        identities=identities,
         identities_only=_first_value(options, "identitiesonly") == "yes",
-        agent=_agent(options),
-        known_hosts=tuple(_known_hosts(options, tokens)),
-        needs_ssh=_is_set(options, "certificatefile") or _is_set(options, "revokedhostkeys"),
-        host_key_alias=_expand_first(options, "hostkeyalias", tokens),
+        agent=agent,
+        known_hosts=known_hosts,
+        needs_ssh=_is_set(options, "certificatefile")
+        or _is_set(options, "revokedhostkeys")
+        or any("%" in text or "${" in text for text in texts),  # to be filled in
+        host_key_alias=alias,
         host_keys=_host_key_policy(options),
         hashes_names=_first_value(options, "hashknownhosts") == "yes",
     )
@@ -208,39 +207,16 @@ def _target(node: str, query: ConfigQuery, options: HostOptions) -> tuple[str, s
         raise _invalid_config(node, f"{query.host}: {error.message}") from error
 
 
-def _tokens(alias: str, host: str, user: str, port: int) -> Mapping[str, str]:
-    hostname, login = socket.gethostname(), login_name()
-    digest = hashlib.sha1(f"{hostname}{host}{port}{user}".encode(), usedforsecurity=False).hexdigest()
-    return {
-        "%": "%",
-        "h": host,
-        "n": alias,
-        "k": alias,
-        "p": str(port),
-        "r": user,
-        "u": login,
-        "l": hostname,
-        "L": hostname.partition(".")[0],
-        "d": str(Path.home()),
-        "i": str(os.getuid()),
-        "C": digest,
-    }
-
-
-def _identities(options: HostOptions, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
+def _identities(options: HostOptions) -> tuple[str, ...] | None:
     """Return the files that a configuration names; None if they are only ssh's default ones."""
     paths = options.get("identityfile", [])
-    if not names_own_keys(paths):
-        return None
-    expanded = (expand_tokens(path, tokens) for path in paths if path != NONE)
-    return tuple(path for path in expanded if path is not None)
+    return tuple(path for path in paths if path != NONE) if names_own_keys(paths) else None
 
 
-def _known_hosts(options: HostOptions, tokens: Mapping[str, str]) -> Sequence[str]:
+def _known_hosts(options: HostOptions) -> tuple[str, ...]:
     """Return the user's files and the system's; none if there is no answer."""
     texts = [text for key in ("userknownhostsfile", "globalknownhostsfile") for text in options.get(key, ())]
-    expanded = (expand_tokens(path, tokens) for text in texts for path in split_paths(text) if path != NONE)
-    return [path for path in expanded if path is not None]
+    return tuple(path for text in texts for path in split_paths(text) if path != NONE)
 
 
 def _agent(options: HostOptions) -> str | None:
@@ -254,11 +230,6 @@ def _host_key_policy(options: HostOptions) -> Literal["strict", "accept-new"]:
     return "accept-new" if _first_value(options, "stricthostkeychecking") == "accept-new" else "strict"
 
 
-def _expand_first(options: HostOptions, key: str, tokens: Mapping[str, str]) -> str | None:
-    value = _first_value(options, key)
-    return None if value is None else expand_tokens(value, tokens)
-
-
 def _first_value(options: HostOptions, key: str) -> str | None:
     values = options.get(key)
     return values[0] if values else None
@@ -266,6 +237,19 @@ def _first_value(options: HostOptions, key: str) -> str | None:
 
 def _is_set(options: HostOptions, key: str) -> bool:
     return _first_value(options, key) not in (None, NONE)
+
+
+def _jump(options: HostOptions) -> str:
+    return _first_value(options, "proxyjump") or NONE
+
+
+def _through_command(hop: Hop, command: str) -> Hop:
+    """Leave a ProxyCommand to ssh, but for that of a practice cluster, in whose folder the keys are."""
+    files = (*filter(None, [hop.key]), *(hop.identities or ()), *hop.known_hosts)
+    if LAB_RELAY not in command or not files:
+        return replace(hop, needs_ssh=True)
+    folders = [Path(file).expanduser().parent for file in files]
+    return replace(hop, lab=str(next((path for path in folders if (path / "control").exists()), folders[0])))
 
 
 def _config_file(ssh: Ssh) -> str | None:

@@ -1,8 +1,6 @@
-"""Paramiko transports, plain and for bastions.
+"""The transport of all connections; one to a bastion carries those of many nodes.
 
-A connection to a bastion that carries the connections of many nodes.
-
-Carried bytes pass through one transport of paramiko's, so what goes wrong for one node must not reach the others.
+What goes wrong for one channel must not reach the others.
 sshd ends the whole connection when a message for a channel arrives after that channel's last one, and paramiko
 sends such a message when one thread writes while another closes, or answers a close.
 """
@@ -61,8 +59,11 @@ def can_pipeline(key: paramiko.PKey) -> bool:
     return not isinstance(key, paramiko.AgentKey) and "rsa" not in key.get_name()
 
 
+CHANNEL_MESSAGES = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)
+
+
 class Transport(paramiko.Transport):
-    """A transport that keeps the server's disconnect message."""
+    """A transport that keeps the server's disconnect message, and whose channels cannot hurt each other."""
 
     # Ciphers that authenticate come first: paramiko compares the MACs of the others byte by byte, in Python.
     _preferred_ciphers = tuple(
@@ -72,6 +73,13 @@ class Transport(paramiko.Transport):
         )
     )
     disconnect_message = ""
+
+    def __init__(self, *arguments, **options):  # type: ignore[no-untyped-def]  # paramiko's
+        super().__init__(*arguments, **options)
+        self._closed_channels: set[bytes] = set()  # channels, by the server's numbers, that we have ended
+        self._deferred_messages: list[paramiko.Message] = []
+        self._opening_channel = threading.local()
+        self._refusals: dict[int, tuple[int, str]] = {}
 
     def auth_publickey(
         self, username: str, key: paramiko.PKey, event: threading.Event | None = None
@@ -91,20 +99,6 @@ class Transport(paramiko.Transport):
     def _parse_ext_info(self, msg):  # type: ignore[no-untyped-def]  # the same
         check_count(msg, 8)
         super()._parse_ext_info(msg)  # type: ignore[misc]  # the same
-
-
-CHANNEL_MESSAGES = range(MSG_CHANNEL_WINDOW_ADJUST, MSG_CHANNEL_REQUEST + 1)
-
-
-class BastionTransport(Transport):
-    """A transport whose channels cannot hurt each other."""
-
-    def __init__(self, *arguments, **options):  # type: ignore[no-untyped-def]  # paramiko's
-        super().__init__(*arguments, **options)
-        self._closed_channels: set[bytes] = set()  # channels, by the server's numbers, that we have ended
-        self._deferred_messages: list[paramiko.Message] = []
-        self._opening_channel = threading.local()
-        self._refusals: dict[int, tuple[int, str]] = {}
 
     def pop_refusal(self) -> tuple[int, str] | None:
         """Return why this thread's last channel was refused; paramiko keeps one reason for all threads."""

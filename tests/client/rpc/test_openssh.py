@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from conversations import Conversations, start, verbs  # noqa: F401 - a fixture that every test here uses by itself
-from servers import PATIENT, Client, Server, closed_port, make_key
+from servers import PATIENT, Client, Server, closed_port, make_key, run_keygen
 from waiting import HANG, wait_until
 
 from clusterctl.client import openssh
@@ -47,7 +47,7 @@ import sys, time
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.client.openssh import Masters
 from clusterctl.specs.inventory.model import Node, Ssh
-masters = Masters(lambda line: print(line, flush=True))
+masters = Masters(lambda line: print(line, flush=True), ask_host_keys=True)
 node = Node(name="n1", index=0, host="127.0.0.1", ssh=Ssh(**eval(sys.argv[1])))
 try:
     connection = masters.connect(node)
@@ -367,6 +367,28 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
     os.close(terminal)
     os.waitpid(pid, 0)
     assert server.log.count("Accepted publickey") == 1
+    wait_until(lambda: not server.children(), "the master is gone")
+
+
+def test_an_unknown_host_key_is_asked_about_at_the_terminal(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
+    """Where the command wants it: ssh shows the fingerprint, and records the key after a `yes`."""
+    server, known = serve(), tmp_path / "known"
+    settings = repr(vars_of(server, known_hosts=str(known), host_keys=None))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", HOLDER, settings])
+    said = read_until(terminal, b"continue connecting (yes/no")
+    fingerprint = run_keygen("-lf", str(server.folder / "host_ed25519.pub")).split()[1]
+    assert fingerprint.encode() in said
+    os.write(terminal, b"yes\n")
+    read_until(terminal, b"in /")
+    os.write(terminal, b"\x03")  # Ctrl-C
+    read_until(terminal, b"KeyboardInterrupt")
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    assert server.host_key in known.read_text()
     wait_until(lambda: not server.children(), "the master is gone")
 
 

@@ -28,7 +28,7 @@ from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.key_install import KeyInstaller
 from clusterctl.client.ssh.route import Hop
-from clusterctl.client.ssh.transport import BastionTransport
+from clusterctl.client.ssh.transport import Transport
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyError, Unreachable
 from clusterctl.specs.inventory.model import Node
 
@@ -103,7 +103,7 @@ def test_a_bastion_that_dies_before_its_first_use() -> None:
 
     class Dying:
         is_connected = True
-        transport = BastionTransport(ours)
+        transport = Transport(ours)
 
     bastion = Hop(name="b", host="192.0.2.1", user="u", bastion="b")
     with closing(ours), closing(theirs), pytest.raises(Unreachable) as caught:

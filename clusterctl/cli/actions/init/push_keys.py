@@ -304,15 +304,8 @@ QUESTION = to_translate(
 
 def confirm_host_keys(prompts: HostKeyPrompts, *, accept_new: bool, interactive: bool) -> bool:
     """Show the unknown hosts met so far; True if they are accepted from now on, each with the key that was shown."""
-    unknown_keys = sorted(prompts.unknown_keys.values(), key=lambda key: (key.node, key.address))
-    for key in unknown_keys:
-        text = tr(
-            "{node} ({address}): unknown host key {type} {fingerprint}",
-            node=key.node,
-            address=key.address,
-            type=key.key_type,
-            fingerprint=key.fingerprint,
-        )
+    unknown_keys = sorted(prompts.unknown_keys.values())
+    for text in unknown_keys:
         click.echo(sanitize(text), err=True)
     if not unknown_keys or not (accept_new or (interactive and is_confirmed(tr(QUESTION)))):
         return False
