@@ -40,7 +40,7 @@ ANNOUNCE_AFTER = (
 SAME_SIGNAL = (
     0.02  # seconds in which further signals are the same one: `timeout` and a closed terminal send two
 )
-REACH_LIMIT = 1.5  # seconds to come to a wait; it may be stuck in a library, or in a write that nobody reads
+REACH_LIMIT = 1.5  # seconds to come to a wait; it may be stuck in a library, or in a write that is never read
 CLOSE_LIMIT = 5.0  # seconds from there to the end of the process
 LAST_WRITE = 0.2  # seconds for what is written before the process ends at once
 STREAMS = (0, 1, 2)

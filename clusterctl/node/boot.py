@@ -150,7 +150,7 @@ def run_verb(header, stream):  # type: (VerbHeader, Any) -> bool
             import_module("clusterctl.node.verbs." + module).run(header["request"], stream)
         except BrokenPipeError:
             raise
-        except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the client must hear of it
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the client must get it
             stream.send({"error": import_module("clusterctl.node.runtime.stream").describe_failure(error)})
         stream.send({"end": True})
     except BrokenPipeError:
@@ -208,7 +208,7 @@ def exit_now():  # type: () -> None
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(0)  # also where nobody reads any more
+        os._exit(0)  # also where it is not read any more
 
 
 if __name__ == "__main__":

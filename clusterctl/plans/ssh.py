@@ -24,7 +24,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 # Lines that do not start with a colon are not ours: then a start-up file has read our first lines, and
-# `exit 125` says so instead of evaluating what follows.
+# `exit 125` reports it instead of evaluating what follows.
 READ_LINES = "/bin/sh -c 'while IFS= read -r c; do case $c in :*) eval \"$c\";; *) exit 125;; esac; done'"
 REMOTE_COMMAND = f"exec {READ_LINES}"
 STOLEN_STDIN = 125
@@ -147,7 +147,7 @@ def render_lab_command(lab: str, verb: str, node: str) -> str:
 def with_english_messages(environment: Mapping[str, str]) -> dict[str, str]:
     """Change an environment so that programs whose messages are read here write them in English.
 
-    LC_ALL would hide LC_MESSAGES; the rest of what it says, the encoding above all, stays.
+    LC_ALL would hide LC_MESSAGES; the rest of it, the encoding above all, stays.
     """
     changed = {name: value for name, value in environment.items() if name not in ("LC_ALL", "LANGUAGE")}
     if environment.get("LC_ALL"):
@@ -156,7 +156,7 @@ def with_english_messages(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_options(node: Node) -> list[str]:
-    """Write what the inventory says about the way to a node; what it leaves open is up to the user's own files."""
+    """Write the inventory's settings of the way to a node; what it leaves open is up to the user's own files."""
     ssh = node.ssh
     options = [] if ssh.host_keys is None else ["-o", f"StrictHostKeyChecking={STRICTNESS[ssh.host_keys]}"]
     if ssh.user:
@@ -185,7 +185,7 @@ SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 
 
 def render_bastion_options(bastion: Node, usual_keys: Sequence[str] = ()) -> list[str]:
-    """Write what the inventory says about a bastion, whose `ssh` has the key and the host keys of the nodes behind it.
+    """Write the inventory's settings of a bastion, whose `ssh` has the key and the host keys of the nodes behind it.
 
     The key is tried besides those that ssh tries by itself, and not where the user's files name others. The file of
     host keys is one more of the system's: the user's own files count for a bastion as well.
@@ -281,7 +281,7 @@ def master_argv(
 
 
 def parse_new_host_keys(stderr: str) -> list[str]:
-    """Find the host keys that ssh says it has recorded."""
+    """Find the host keys that ssh reports as recorded."""
     return re.findall(r"^Warning: Permanently added (.+) to the list of known hosts", stderr, re.MULTILINE)
 
 
@@ -345,7 +345,7 @@ ADDED, PRESENT, FAILED, NOTE = "added", "present", "failed", "note"
 
 # One line, for login shells that read no more than that. What start-up files print stands before the marks.
 # The lock is for nodes that share a home; one that was left behind costs five seconds. The modes are those that
-# sshd's StrictModes asks for; a home that others may write is the owner's to mend.
+# sshd's StrictModes asks for; a home that others may write is the owner's to fix.
 _SCRIPT = r"""
 umask 077
 key={key}

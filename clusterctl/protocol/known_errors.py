@@ -1,4 +1,4 @@
-"""Known texts of ranks, and signals: by which text each is known, and what it says about the cause and a restart.
+"""Known texts of ranks, and signals: by which text each is known, and what it means for the cause and a restart.
 
 Nodes and client judge by this table. What only a client shows of a code, its meaning and what to do, is in
 `plans/runs/verdict.py`.
@@ -380,7 +380,7 @@ CLUSTERS = (  # Ray, and the daemons of Open MPI
 
 _OUR_WORDS = CLUSTERS[:2]
 _IN_WORDS = (*CLUSTERS, *GPU, *NETWORK, *NODE, *LOADERS, *FOLLOWING, *PROGRAM)
-# Other lines of stderr may speak of something that did no harm, such as a cache that could not be read.
+# Other lines of stderr may be about something that did no harm, such as a cache that could not be read.
 _IN_PASSING = (
     *CLUSTERS[:2],
     *GPU,

@@ -52,13 +52,13 @@ _IN_COLLECTIVE = re.compile(r"[/\\]torch[/\\]distributed[/\\]")
 class Failure:
     """One rank, one node's torchrun (rank None), or a node (`reason`), that did not end well.
 
-    Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` was heard,
+    Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` arrived,
     `origin` the first exception of its chain, `where` the file of its innermost frame, `own_frame` file, line and
     source of the innermost frame of the user's, `ray_task` task and address (or node) of a Ray task that raised it,
     `survived` whether the rank lived on. `suspended`: a signal had stopped
     it while it lived. `oom_killed`: the kernel killed because memory ran out.
-    `after_stop`: its node had the order to end the run before it ended; None if only the clocks can tell.
-    `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
+    `after_stop`: its node had the order to end the run before it ended; None if only the clocks show it.
+    `lost`: the other nodes receive nothing from the node; `cut_off`: likewise, but we do, and it reports `reason`.
     `last_seen` is the last sign of life of both, None if unknown.
     A rank that ended with 0 is here too: it is to blame if the others still needed it.
     """
@@ -138,7 +138,7 @@ def restart_reason(cause: Cause) -> str:
 
 
 def reason_of(known: SymptomMatch | None) -> str:
-    """Return for which reason a known text lets a run be started again; CODE for one that nobody knows."""
+    """Return for which reason a known text lets a run be started again; CODE for one that is not known."""
     if known is None:
         return reasons.CODE
     return reasons.NETWORK if known.symptom.follows else known.symptom.restart or reasons.CODE
@@ -284,7 +284,7 @@ def is_consequence(failure: Failure) -> bool:
 
 
 def _grade(known: SymptomMatch | None, failure: Failure) -> int:
-    """Grade a text; that a connection broke may be a plain program's own trouble, and a collective's error nobody's."""
+    """Grade a text; that a connection broke may be a plain program's own error, and a collective's error no rank's."""
     grade = _GRADES.get(known.symptom.grade, OWN) if known else OWN
     of_torch = not failure.exception or _is_of_torch(strip_rank(failure.exception))
     if grade in (WAITED, PEER_GONE) and not of_torch and failure.rank is not None:
@@ -345,7 +345,7 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
 
 
 def _left_when_asked(failure: Failure) -> bool:
-    """Return whether a rank handles SIGTERM: it saves what it has, says nothing, and leaves with a code of its own."""
+    """Return whether a rank handles SIGTERM: it saves what it has, writes nothing, and exits with a code of its own."""
     return bool(failure.after_stop) and failure.rank is not None and failure.signal is None
 
 

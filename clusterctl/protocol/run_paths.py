@@ -133,5 +133,5 @@ def torchrun_log(attempt: int) -> str:
 
 
 def is_pulled_log(name: str) -> bool:
-    """Return whether an entry of a run's directory is a log that `pull` brings home, or holds such logs."""
+    """Return whether an entry of a run's directory is a log that `pull` downloads, or holds such logs."""
     return name in _PULLED or name.startswith(ATTEMPT)

@@ -201,7 +201,7 @@ def find_runs(
 
 
 def _sort_by_node(states: Sequence[NodeState]) -> dict[str, Sequence[NodeState]]:
-    """Sort the answer of a login node, which speaks for all nodes, by the nodes that it names."""
+    """Sort the answer of a login node, which answers for all nodes, by the nodes that it names."""
     by_node: dict[str, list[NodeState]] = {}
     for state in states:
         by_node.setdefault(state.node, []).append(state)

@@ -197,7 +197,7 @@ class Launch(LaunchBase):
     def _run_preflight(self, cluster: Cluster, questions: Questions) -> Preflight:
         self._phases.start("check")
         preflight = run_preflight(cluster, questions, self._phases, checks_dir())
-        # the next phase says so
+        # the next phase reports it
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         if shown:
             from clusterctl.console.findings import render_findings  # which loads tables

@@ -140,7 +140,7 @@ def run_preflight(cluster: Cluster, questions: Questions, phases: Phases, folder
     """Probe every node once, all at the same time, let them connect to each other, and evaluate the checks.
 
     The phase is PHASE, which the caller has begun. What is expensive is taken from a check that passed a moment ago,
-    which `folder` keeps, as long as all that is asked again says that nothing has changed.
+    which `folder` keeps, as long as all answers that are repeated are the same.
     """
     recent = None
     if questions.may_reuse and not questions.recheck:

@@ -98,7 +98,7 @@ Document = (
 
 @dataclass(frozen=True)
 class VerbJson:
-    """The kinds of documents, or of lines, that a verb writes; `note` says when they are lines."""
+    """The kinds of documents, or of lines, that a verb writes; `note` is when they are lines."""
 
     kinds: tuple[Any, ...]
     note: str = ""

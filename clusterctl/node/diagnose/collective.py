@@ -61,9 +61,9 @@ SECONDS_PER_SIZE = 0.3  # seconds per size, about
 # seconds that one all_reduce may be expected to take: of all, of fewer
 LONGEST_ALL_REDUCE = {True: 3.0, False: 0.7}
 MOST_REPETITIONS = 200
-# where in Gloo's source, which says nothing to a user
+# where in Gloo's source, which means nothing to a user
 SOURCE_PREFIX = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")
-ENOUGH_ROWS = 3  # rows that tell enough, if time runs out in a larger one
+ENOUGH_ROWS = 3  # rows that are enough, if time runs out in a larger one
 SMALL_GROUP_SHARE = 0.5  # of the limit of all, for a smaller group
 ANSWER_GRACE = 3.0  # seconds that the leader waits beyond a round's limit
 STORE_TIMEOUT = timedelta(seconds=600)
@@ -91,7 +91,7 @@ Pairs = Dict[Pair, Result]
 def search(
     nodes: Sequence[NodeRank], has_time: Callable[[], bool]
 ) -> Generator[Round, List[Result], SearchReport]:
-    """Try all nodes, then what tells them apart; `has_time` says whether there is time for another round."""
+    """Try all nodes, then what distinguishes them; `has_time` is whether there is time for another round."""
     (all_result,) = yield Round("all", [list(nodes)])
     report, remaining = SearchReport(ok=all_result.ok), list(nodes)
     if not all_result.ok:
@@ -240,7 +240,7 @@ def read_node(text: bytes, size: int) -> NodeRank:
 
 
 def read_answer(text: bytes) -> RankProgress:
-    """Read how it went on another rank; what it leaves out, or says wrongly, is an error of that rank."""
+    """Read how it went on another rank; what it leaves out, or sends wrongly, is an error of that rank."""
     try:
         message = parse_object(text, LONGEST_ANSWER)
     except MalformedError as error:
@@ -309,7 +309,7 @@ class Worker:
         self.store.set("rank/%d" % self.rank, os.environ["GROUP_RANK"])
 
     def follow(self) -> None:
-        """Take part until the leader says that it is over."""
+        """Take part until the leader reports the end."""
         number = 0
         while True:
             self.store.wait(["round/%d" % number], STORE_TIMEOUT)
@@ -320,7 +320,7 @@ class Worker:
             number += 1
 
     def participate(self, number: int, groups: List[List[Rank]]) -> None:
-        """Join the group that this rank is in, if any, and tell how it went."""
+        """Join the group that this rank is in, if any, and report how it went."""
         group_index = next((index for index, ranks in enumerate(groups) if self.rank in ranks), None)
         if group_index is not None:
             answer = self._run_participant(number, group_index, groups[group_index])
@@ -332,7 +332,7 @@ class Worker:
         return self.limit if rank_count == self.size else max(3.0, self.limit * SMALL_GROUP_SHARE)
 
     def _run_participant(self, number: int, group_index: int, ranks: List[Rank]) -> RankProgress:
-        """Do it in a process of its own; what it says last counts."""
+        """Run it in a child process; its last report counts."""
         limit = self.limit_for(len(ranks))
         reader, writer = os.pipe()
         child = os.fork()
@@ -352,7 +352,7 @@ class Worker:
 
 
 class Leader:
-    """Rank 0: carries out the search, and tells each round's story on stdout."""
+    """Rank 0: carries out the search, and reports each round on stdout."""
 
     def __init__(self, worker: Worker, budget: float) -> None:
         self._worker, self._deadline = worker, time.monotonic() + budget
@@ -422,7 +422,7 @@ def open_store() -> Any:
 
 
 def receive_answer(reader: int, limit: float) -> RankProgress:
-    """Hear what a process says until it ends, or its time is over; the last complete line is the answer."""
+    """Read what a process reports until it ends, or its time is over; the last complete line is the answer."""
     deadline, text = time.monotonic() + limit, b""
     while time.monotonic() < deadline:
         if select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -453,7 +453,7 @@ class Participant:
         self._limit = limit
 
     def join(self) -> None:
-        """Form the process group; Gloo's own patience ends a little before ours, because its error says more."""
+        """Form the process group; Gloo's own patience ends a little before ours, because its error has more detail."""
         import torch
         import torch.distributed as dist
 
@@ -507,7 +507,7 @@ def measure_and_exit(writer: int, participant: Participant) -> None:
     """Take part in one collective after the other, and say how far it got; never returns."""
     try:
         answer = measure(writer, participant)
-    except BaseException as error:  # whatever it is, the leader shall hear of it
+    except BaseException as error:  # whatever it is, the leader must get it
         lines = SOURCE_PREFIX.sub("", str(error).strip()).splitlines() or [type(error).__name__]
         answer = {"error": lines[0][:300], "late": "imed out" in lines[0], "rows": []}
     send_answer(writer, answer)

@@ -124,7 +124,7 @@ class Asked:
         self._problem = ""
 
     def request(self) -> None:
-        """Send the byte, if this process takes it; the signal follows once it has said that it takes that too."""
+        """Send the byte, if this process takes it; the signal follows once it has reported that it takes that too."""
         self._problem = self._stacks.find_obstacle() if self._stacks is not None else "ended"
         if self._stacks is None or self._problem:
             return
@@ -285,7 +285,7 @@ def read_markers(folder: str) -> Dict[Identity, RankMarker]:
 
 
 class RankState(NamedTuple):
-    """What a rank says of itself: whether an exception has ended its script, and whether the signal is still ours."""
+    """What a rank reports: whether an exception has ended its script, and whether the signal is still ours."""
 
     uncaught: bool
     ours: bool

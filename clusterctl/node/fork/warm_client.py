@@ -94,7 +94,7 @@ def query(
 
 
 def describe_other(answer: Untrusted) -> WarmServerFacts:
-    """Read what a server says of itself."""
+    """Read what a server reports of itself."""
     return {
         "pid": answer.count("pid"),
         "starttime": answer.count("starttime"),

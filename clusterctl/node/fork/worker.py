@@ -221,7 +221,7 @@ def find_process_obstacle(mode: str, torch: Any, env: Mapping[str, str]) -> str:
 
 
 def find_untested_version(mode: str, torch_version: str) -> str:
-    """Refuse versions that were not compared, unless the job says `fork`."""
+    """Refuse versions that were not compared, unless the job has `start: fork`."""
     if mode == "fork":
         return ""
     python = "%d.%d" % sys.version_info[:2]

@@ -130,7 +130,7 @@ class Roster:
         return 2 * len(self.lost) > self.slot_count
 
     def can_continue(self, present: int) -> bool:
-        """Whether so many agents may lead the run on: nobody else can, and they are enough."""
+        """Whether so many agents may lead the run on: no others can, and they are enough."""
         return self.find_shortage(present, present) is None
 
     def find_shortage(self, present: int, fit: int) -> Optional[str]:
@@ -177,7 +177,7 @@ class Roster:
 
 
 class Policy(NamedTuple):
-    """When a run is started again, as the job says."""
+    """When a run is started again, by the job's `restart`."""
 
     max_restarts: int
     on: Tuple[str, ...]

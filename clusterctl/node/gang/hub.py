@@ -4,7 +4,7 @@ An event is a message of a peer, the same from this node's own agent, the end of
 small letters). In a phase that its row does not name an event changes nothing, and a timer is cancelled.
 
 How to read the table, which is at the end of `Hub`: node 0 is lost in the pause between two attempts, and this node is
-the next hub (see peer.py). It begins in GATHERING. Hello brings what a peer knows. When all that are left have come,
+the next hub (see peer.py). It begins in GATHERING. Hello has the state of a peer. When all that are left have come,
 or the limit `gather` is over, `judge_gathered` writes the part of node 0 as LOST, takes the newest that is known, and
 judges the attempt as any other: the run ends, or CLEARING waits for Cleared, which a peer that has sent it before
 sends again behind its Hello. `decide` then begins a whole new pause; PAUSING and STARTING follow as always, without

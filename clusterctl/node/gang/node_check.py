@@ -3,7 +3,7 @@
 The kernel of a node whose agent is halted, or swaps, still accepts or refuses connections: such a node keeps the whole
 silence limit. Without power or cable nothing comes back. Nor does it through a firewall that drops or rejects these
 connections, so "no answer" counts only for a node that has answered us before: it is checked once while it responds.
-A node that says of another that it answers only delays: the hub gives up no node that it reaches itself, and waits for
+A node that reports that another one answers only delays: the hub gives up no node that it reaches itself, and waits for
 all that it has asked and that are not silent themselves.
 """
 
@@ -64,7 +64,7 @@ class Outcome(Enum):
 
 
 def judge_error(error: int) -> Outcome:
-    """Return what the error of a connection, 0 for none, says about the node at its other end."""
+    """Return what the error of a connection, 0 for none, means for the node at its other end."""
     if error in NO_ANSWER:
         return Outcome.SILENT
     return Outcome.ANSWERED if error in FROM_ITS_KERNEL else Outcome.UNKNOWN
@@ -86,7 +86,7 @@ class Suspicion(NamedTuple):
         return self._replace(unanswered=self.unanswered | {slot})
 
     def is_gone(self, present: Collection[Slot]) -> bool:
-        """Whether the node answered nobody; those who are asked and not present themselves are not waited for."""
+        """Whether the node answered no other; those who are asked and not present themselves are not waited for."""
         return not self.answered and self.asked & frozenset(present) <= self.unanswered
 
 
@@ -136,7 +136,7 @@ class SilentNodes:
             self._suspicions[message.slot] = suspicion.record(slot, answers=message.answers)
 
     def is_gone(self, slot: Slot, members: Mapping[Slot, Member]) -> bool:
-        """Whether a member is silent, and its node answers nobody."""
+        """Whether a member is silent, and its node answers no other."""
         suspicion, member = self._suspicions.get(slot), members.get(slot)
         if suspicion is None or member is None or not member.is_silent:
             return False
@@ -144,7 +144,7 @@ class SilentNodes:
         return suspicion.is_gone({self._own_slot, *present})
 
     def forget(self, slot: Slot) -> None:
-        """Forget a member that was heard again, or left."""
+        """Forget a member that has sent something again, or left."""
         self._suspicions.pop(slot, None)
 
 
@@ -162,7 +162,7 @@ class NodeChecks:
         self._answered: Set[Slot] = set()
 
     def can_check(self, slot: Slot) -> bool:
-        """Whether the spec says where a node could answer, and not too many checks run already."""
+        """Whether the spec has where a node could answer, and not too many checks run already."""
         return slot in self._ports and len(self._running) < MOST_CHECKS
 
     def has_answered(self, slot: Slot) -> bool:

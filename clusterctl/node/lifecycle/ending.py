@@ -153,7 +153,7 @@ def on_nested_exited(run: Run, rank: Rank) -> None:
 def on_rank_exited(
     run: Run, *, rank: Rank, pid: int, exit_code: Optional[int], signal: Optional[int], failure: str
 ) -> None:
-    """Record a worker's end; after a failure, `failure` says how, the others do not wait long for torchrun."""
+    """Record a worker's end; after a failure, which `failure` describes, the others do not wait long for torchrun."""
     is_held = bool(failure) and is_servant(run)
     if is_held:
         fail(run, failure)
@@ -434,7 +434,7 @@ def on_part_built(run: Run, part: PartRecord, *, has_after: bool) -> None:
 
 
 def on_after_ended(run: Run, reason: str = "", text: str = "") -> None:
-    """Kill what the commands have left; that they failed, `reason` says how, is recorded and changes nothing."""
+    """Kill what the commands have left; that they failed, for `reason`, is recorded and changes nothing."""
     if not run.attempt.after_runs:
         return
     run.change(after_runs=False)

@@ -59,7 +59,7 @@ class KillTimes(NamedTuple):
     outlived: bool = False  # whether processes were found that outlive torchrun
 
     def shorten(self, workers_at: float, all_at: float) -> KillTimes:
-        """Bring both closer, or leave them."""
+        """Lower both limits, or leave them."""
         return self._replace(workers_at=min(self.workers_at, workers_at), all_at=min(self.all_at, all_at))
 
 

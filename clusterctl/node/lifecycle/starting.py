@@ -86,7 +86,7 @@ def report_setup(run: Run) -> None:
 
 
 def announce_start(run: Run, torchrun: Optional[TorchrunRecord]) -> None:
-    """Report the start; after the first attempt no client has to bring anything."""
+    """Report the start; after the first attempt no client has to send anything."""
     run.change(announced=True)
     report_setup(run)
     report(run, "started", torchrun or {})

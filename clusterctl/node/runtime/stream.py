@@ -71,7 +71,7 @@ class Stream:
         os.set_blocking(sink, False)
 
     def restrict(self, parse: Callable[[bytes], Header], most_header: int, most_body: int) -> None:
-        """Take no larger frames than these, and let somebody else read their headers."""
+        """Take no larger frames than these, and leave their headers to the caller."""
         self._decoder.parse = parse
         self._decoder.most_header, self._decoder.most_body = most_header, most_body
 

@@ -169,7 +169,7 @@ def report_queue(
             (job,), seen = query_states([job]), found
             if job.queued is not None and job.queued.is_pending:
                 # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
-                # says nothing of its folder.
+                # does not show its folder.
                 old_start = start.folder
             if job.over:
                 job.files.remove_secrets()

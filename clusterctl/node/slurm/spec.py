@@ -31,11 +31,11 @@ LOOPBACK = "127.0.0.1"
 
 
 class SlurmError(Exception):
-    """This node cannot take part; the text says why."""
+    """This node cannot take part; the text is why."""
 
 
 class Member(NamedTuple):
-    """What a task tells of its node: where it trains, and with how many workers."""
+    """What a task reports of its node: where it trains, and with how many workers."""
 
     slot: int
     node: str

@@ -125,7 +125,7 @@ class Agent(Effects):
         self._loop.run()
         if self._history is not None:
             self._history.stop()
-        send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
+        send_signal(guardian, signal.SIGCONT)  # one that was stopped by a signal could not confirm it
 
     def _start_history(self) -> None:
         """Sample the machine from now on; its code is loaded when the start no longer waits for anything of it."""

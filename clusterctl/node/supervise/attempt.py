@@ -102,7 +102,7 @@ class Attempt(Processes):
         """Post an error of a step of the start."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
+        except Exception as error:  # noqa: BLE001, RUF100 - the client gets whatever it is
             failure = describe_failure(error)
             message = failure["message"]
             self.post(

@@ -1,4 +1,4 @@
-"""The memory of a run's GPUs after its end, which the driver may free late, or somebody else may hold.
+"""The memory of a run's GPUs after its end, which the driver may free late, or another process may hold.
 
 The agent reads it once before it reports the end, so that the end can name who holds memory. Then it stays, with the
 run's locks, until the memory is free or there is no more to hope for; the next run then finds what it was promised.

@@ -1,6 +1,6 @@
 """The guardian: starts the agent, watches its beats, and ends everything if it dies or falls silent.
 
-The agent watches the guardian in the same way. Only when both are killed at the same moment is nobody left:
+The agent watches the guardian in the same way. Only when both are killed at the same moment neither is left:
 then the kernel sends torchrun SIGTERM, which passes it on and kills its workers after its own shutdown timeout.
 What outlives that (a torchrun that hangs, processes in sessions of their own) is found by `stop`, through the
 pids on record and through the tag in the environment; what has shed both, and its parents, is not.
@@ -134,9 +134,9 @@ def start_standby(rundir: str) -> None:
 
 
 def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
-    """Wait until the agent ends (None) or has been silent for too long (says so).
+    """Wait until the agent ends (None) or has been silent for too long (reports it).
 
-    Silence is counted in waits, not by the clock: a machine that slept has not heard a silent agent.
+    Silence is counted in waits, not by the clock: a machine that slept did not have a silent agent.
     """
     poller = select.poll()
     poller.register(pipes.beats_read, select.POLLIN)

@@ -83,7 +83,7 @@ class SpareGate:
             self.spared.clear()
 
     def stay(self, spec: Spec) -> None:
-        """Record until when the node waits for the next run, if the job says so; the guardian starts what waits."""
+        """Record until when the node waits for the next run, with `keep_warm`; the guardian starts what waits."""
         start = spec.get("start")
         seconds = start.get("keep_warm") if start and spec["module"] == TORCHRUN else None
         if seconds:

@@ -25,7 +25,7 @@ NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": ""
 
 
 def node_variables(spec: Spec) -> Dict[str, str]:
-    """Return the variables that tell commands of a job their node."""
+    """Return the variables that show commands of a job their node."""
     return {
         "CLUSTERCTL_NODE": spec["node"],
         "CLUSTERCTL_NODE_RANK": str(spec["node_rank"]),

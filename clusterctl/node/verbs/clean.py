@@ -2,8 +2,8 @@
 
 CleanRequest -> `found`; `remove` -> `removed`: see protocol/messages/verbs.py. Meanwhile the node sends Beat every 2 s.
 
-`age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` says why a part must
-stay whatever the client says; `outside` is what it has left outside its output directory, see outside_files.py. Of the
+`age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` is why a part must
+stay in any case; `outside` is what it has left outside its output directory, see outside_files.py. Of the
 store and the payloads the node itself decides: what was not used for `unused` seconds and at least a day goes, and
 whatever is in use now was used within that day.
 """
@@ -202,7 +202,7 @@ class Cleaner:
                         yield entry.path, size
 
     def _is_old_environment(self, folder: str) -> bool:
-        """Whether it was not used for long: the file that says that it is complete is as old as its last use."""
+        """Whether it was not used for long: the file that marks it as complete is as old as its last use."""
         newest = 0.0
         for path in (*(entry.path for entry in scan(folder)), folder):
             with suppress(OSError):

@@ -225,7 +225,7 @@ def shared_home_probe(workdir: str, request: ListRequest) -> Iterator[str]:
     remove_stale(folder)
     path = os.path.join(folder, component(name))
     try:
-        os.symlink(mark, path)  # made with what it says in one step, on network file systems too
+        os.symlink(mark, path)  # made with its content in one step, on network file systems too
     except FileExistsError:
         yield os.readlink(path)
         return

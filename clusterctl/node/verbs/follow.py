@@ -188,7 +188,7 @@ class RunFollower:
         return bool(lines)
 
     def _send_logs(self, state: State) -> bool:
-        """Send what is new; the last line of a file that nobody writes to any more also without its end."""
+        """Send what is new; the last line of a file that is not written any more also without its end."""
         ranks = [log for log in self._logs.values() if log.rank is not None or log.of_program]
         sent = [self._send_log(log, self._has_ended(log, state)) for log in ranks]
         if not any(sent) and self._includes_torchrun():
@@ -201,7 +201,7 @@ class RunFollower:
         return [log for log in logs if log.rank is None and not log.of_program and log.attempt == attempt]
 
     def _has_ended(self, log: Log, state: State) -> bool:
-        """Whether nobody writes to a log any more."""
+        """Whether a log is not written any more."""
         return bool(log.attempt < state["attempt"] or state["state"] in FINAL)
 
     def _send_log(self, log: Log, last: bool) -> bool:

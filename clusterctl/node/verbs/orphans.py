@@ -1,9 +1,9 @@
-"""The verb `orphans`: processes of runs that nobody watches over any more, and how they are ended.
+"""The verb `orphans`: processes of runs without guardian and agent, and how they are ended.
 
 request {"workdir", "node", "end": null}                     node {"orphans": [...], "others": {user: count}}
 request {"workdir", "node", "end": [[pid, starttime], ...]}  node {"ended": [...], "left": [...]}; beats before
 
-An orphan bears the tag of a run on this node that has neither guardian nor agent here. Ended is only what was named,
+An orphan has the tag of a run on this node that has neither guardian nor agent here. Ended is only what was named,
 still is an orphan of this account, and belongs to a run of this work directory.
 """
 
@@ -87,7 +87,7 @@ def find(workdir: str, node: str) -> Tuple[List[Orphan], Dict[str, int]]:
 
 
 def _scan_processes() -> Tuple[Set[Tuple[str, str]], Dict[int, Tuple[int, str]]]:
-    """Return the runs that are watched over, as (run, node), and the processes that bear a tag, with their account."""
+    """Return the runs that are watched over, as (run, node), and the processes with a tag, with their account."""
     watched: Set[Tuple[str, str]] = set()
     tagged: Dict[int, Tuple[int, str]] = {}
     for pid in all_pids():

@@ -89,7 +89,7 @@ def stop_unrecorded(workdir: str, request: StopRequest) -> StopReport:
 
 
 def find_processes(folder: str, node: str, tag: str) -> List[Stat]:
-    """Look at the run's supervisors, all that is below them, and all that bears the tag."""
+    """Look at the run's supervisors, all that is below them, and all with the tag."""
     processes: Dict[Identity, Stat] = {}
     for stat in find_supervisors(folder, node):
         processes.update((descendant.identity, descendant) for descendant in (stat, *descendants(stat.pid)))
@@ -163,7 +163,7 @@ def find_recently_ended(rundir: str) -> List[EndedProcess]:
 
 
 def find_other_account(run_id: str, node: str) -> Optional[str]:
-    """Name the other account of this machine under which a run lives that we know nothing of; the kernel says whose."""
+    """Name the other account of this machine under which a run lives of which we have no record; the kernel shows it."""
     share = share_name(run_id, node)  # a name of this run alone, so that its holder need not answer
     for holder in query_holders([share, NODE]):
         of_run = holder["name"] == share or holder.get("run") == run_id
@@ -191,7 +191,7 @@ class StopOrder:
         self._answered = False
 
     def events(self) -> Iterator[JournalEntry]:
-        """Yield events until the run has ended or nobody does anything about it."""
+        """Yield events until the run has ended or nothing ends it."""
         content = json.dumps(self._request).encode("utf-8")
         release_disk_reserve(self._rundir)
         write_atomically(RunPaths(self._rundir).stop_request, content)
@@ -228,7 +228,7 @@ class StopOrder:
 
 
 def has_ended(rundir: str) -> bool:
-    """Whether a final state is recorded and nothing waits for other nodes, or nobody is there to record one."""
+    """Whether a final state is recorded and nothing waits for other nodes, or nothing is left to record one."""
     state = resolve_state(rundir)
     return state is None or (state["state"] in FINAL and not is_lingering(state))
 
@@ -244,7 +244,7 @@ def wait_for_release(rundir: str) -> None:
 
 
 def kill_remaining(rundir: str, process_tree: ProcessTree) -> List[Stat]:
-    """Kill what is left: supervisors that do not leave, all they started, all that bears the tag."""
+    """Kill what is left: supervisors that do not leave, all they started, all with the tag."""
     started = time.monotonic()
     leaving = has_ended(rundir)
     while True:
@@ -275,7 +275,7 @@ def find_remaining(state: Optional[State], tag: str) -> List[Stat]:
 def record_end(
     rundir: str, request: StopRequest, process_tree: ProcessTree, leftovers: List[LeftProcess]
 ) -> State:
-    """Record the end where nobody else did; a lost or unknown end stays one."""
+    """Record the end where it is not recorded; a lost or unknown end stays one."""
     state = resolve_state(rundir)
     assert state is not None  # read_spec has found what a state is made from
     recorded = read_state(rundir)

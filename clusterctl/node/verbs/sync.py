@@ -76,9 +76,9 @@ def serve(request: SyncRequest, stream: Stream) -> None:
 
 
 def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
-    """Return which work directory this is and wait until nobody else fills it; False if the client left.
+    """Return which work directory this is and wait until no other client fills it; False if the client left.
 
-    Nobody has looked for the contents here before: a network file system remembers what it did not find.
+    The contents were not looked for here before: a network file system remembers what it did not find.
     """
     heartbeat.send({"workdir_id": workdir_id(workdir)})
     return heartbeat.stream.receive() is not None
@@ -132,7 +132,7 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
 def receive_from_provider(
     provider: Source, store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
 ) -> bool:
-    """Take what is missing from another node; tell what did not come, and why."""
+    """Take what is missing from another node; return what did not come, and why."""
     problem = receive(store, sizes, missing, provider, heartbeat.step)
     if problem:
         heartbeat.send({"missing": sorted(missing), "source_problem": problem})

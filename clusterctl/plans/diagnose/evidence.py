@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class GroupRecord:
-    """What a rank has entered last in a process group, oldest first; `members` is empty if torch does not tell them."""
+    """What a rank has entered last in a process group, oldest first; `members` is empty if torch does not show them."""
 
     name: str
     about: str

@@ -8,7 +8,7 @@ The first that holds is the answer:
 4. of a process group, ranks have not entered a collective that others wait in: ended, unreachable, GIL held, elsewhere
 5. all are in one, but not in the same: another operation, size or type; or groups in another order
 6. all are in the same, and none completes
-7. nobody waits in a collective: the line of most ranks against those elsewhere
+7. no rank waits in a collective: the line of most ranks against those elsewhere
 8. it makes progress
 
 A wait counts once it is longer than PATIENCE and than what this job has shown to be usual. What nodes kept when a run
@@ -181,7 +181,7 @@ def reduce_coalesced(group: GroupRecord) -> GroupRecord:
 def _members(
     group: GroupRecord, records: Mapping[int, object], by_rank: Mapping[int, object], world: int | None
 ) -> set[int]:
-    """Return the ranks of a group: torch tells them of few; all are in the default group, others were seen in it."""
+    """Return the ranks of a group: torch reports them of few; all are in the default group, others were seen in it."""
     everyone = {*by_rank, *range(world or 0)}
     return everyone if group.about == "default_pg" else set(records)
 
@@ -265,7 +265,7 @@ def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judge
 
 
 def uncaught_exception(rank: RankEvidence) -> str:
-    """Return the exception that a living rank has written last and says was not caught; empty if there is none."""
+    """Return the exception that a living rank has written last and reports as not caught; empty if there is none."""
     if rank.ended or not rank.process or any(frame.function == "<module>" for frame in rank.frames):
         return ""
     return final_exception(rank.stderr) if rank.uncaught and rank.stack else ""
@@ -363,7 +363,7 @@ def _judge_order(waits: Sequence[Wait], by_rank: Mapping[int, RankEvidence]) -> 
     return Judgement("CC-HANG-005", "order", facts, suspects, suspects, first.age)
 
 
-# 7 and 8: nobody waits in a collective
+# 7 and 8: no rank waits in a collective
 
 
 def _without_wait(
@@ -578,7 +578,7 @@ def judge_kept(
     ranks = sorted((rank for each in kept for rank in each.evidence.ranks), key=lambda rank: rank.rank)
     seconds = [each.seconds for each in kept if each.seconds is not None]
     longest = max(seconds, default=None)
-    # of a stall the nodes have waited as long as the job says
+    # of a stall the nodes have waited as long as the job allows
     least_wait = min(PATIENCE, longest) if longest else PATIENCE
     watchers = [watcher for each in kept for watcher in each.evidence.watchers]
     judgement = judge(ranks, silent_nodes, world, least_wait, watchers)

@@ -146,7 +146,7 @@ def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> M
 
 
 def parse_paths(raw: object, caller: str, targets: Sequence[MeshPeer]) -> tuple[MeshPath, ...]:
-    """Read what a node tells of its calls; only of those that it was to make."""
+    """Read what a node reports of its calls; only of those that it was to make."""
     paths = read_clean_many(MeshPath, raw)
     by_target = {(path.peer, path.listener, path.rail): path.replace(caller=caller) for path in paths}
     target_keys = ((peer["name"], peer["listener"], peer["rail"]) for peer in targets)
@@ -155,7 +155,7 @@ def parse_paths(raw: object, caller: str, targets: Sequence[MeshPeer]) -> tuple[
 
 @dataclass(frozen=True)
 class DeepCheckResult:
-    """What a deep check has shown; `trouble` says why it did not come to its end."""
+    """What a deep check has shown; `trouble` is why it did not come to its end."""
 
     backend: str
     names: tuple[str, ...]
@@ -260,7 +260,7 @@ def plan_deep_job(job: Job | None, backend: str, folder: str) -> Job:
 
 
 def parse_deep_result(lines: Sequence[str], deep: DeepCheckResult) -> DeepCheckResult:
-    """Add what the leader's lines tell to an empty result; what is no such line, or not understood, is left out."""
+    """Add what the leader's lines report to an empty result; what is no such line, or not understood, is left out."""
     rounds, diagnosis = list(deep.rounds), deep.diagnosis
     for line in lines:
         entry = _parse_line(line)

@@ -118,7 +118,7 @@ def shell_word(value: Template) -> str:
     return "".join(quote_word(part) if isinstance(part, str) else f'"${part.name}"' for part in value)
 
 
-# ---- what the inventory says about the nodes ----
+# ---- what the inventory has of the nodes ----
 
 NO_SETTINGS = {"python": "python3", "nic": "", "network": "", "address": ""}
 
@@ -173,7 +173,7 @@ def default_nproc(job: Job) -> str:
 
 
 def count_workers(export: Export) -> int | None:
-    """Count the workers of all nodes, as far as the two files tell."""
+    """Count the workers of all nodes, as far as the two files show."""
     if export.members:
         counts = [_settings_of(member, export.job)["nproc_per_node"] for member in export.members]
     else:

@@ -94,7 +94,7 @@ def render_result(run: ReportedRun) -> Html:
 
 
 def _answer(kept: KeptDiagnosis) -> list[Child]:
-    """Return what `diagnose` would have said, and when."""
+    """Return what `diagnose` would have shown, and when."""
     return [*render_sentence(kept.judgement), element("p", kept.summary)]
 
 

@@ -177,7 +177,7 @@ def shift(record: NodeRecord, seconds: float) -> NodeRecord:
 
 
 def parse_history(raw: Untrusted, body: bytes) -> History:
-    """Read samples; none where the body is not what its header says."""
+    """Read samples; none where the body is not what its header describes."""
     columns = [
         (row.text(0, LONGEST_NAME), row.text(1, LONGEST_NAME), row.text(2, LONGEST_NAME))
         for row in raw.rows("columns", MOST_COLUMNS)

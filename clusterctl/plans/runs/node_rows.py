@@ -150,7 +150,7 @@ def _fold_cells(nodes: Sequence[Sequence[RankCell]]) -> tuple[RankCell, ...]:
 def _mark_rank(
     rank: RankState, node: NodeState, judgement: Judgement | None, *, is_stalled: bool
 ) -> tuple[str, str]:
-    """Return a rank's state and kind, and what a judgement says of it."""
+    """Return a rank's state and kind, and what a judgement has of it."""
     state, kind = (
         _describe_rank(rank, live=node.live),
         _rank_kind(rank, live=node.live, is_stalled=is_stalled),

@@ -1,4 +1,4 @@
-"""What state.json of each node says of a run: its state, ranks, attempts and activity; what may hang."""
+"""What state.json of each node has of a run: its state, ranks, attempts and activity; what may hang."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RankActivity:
 
 
 def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
-    """Read what a node says of at most so many ranks."""
+    """Read what a node reports of at most so many ranks."""
     activities = [
         RankActivity(
             Rank(rank),
@@ -140,10 +140,10 @@ class HaltedProcess:
 class NodeState:
     """One node's part of a run; times are seconds since 1970 by that node's clock.
 
-    `gang` tells whether the nodes end the run together without us, `record` is what they know of its whole end.
+    `gang` is whether the nodes end the run together without us, `record` is what they know of its whole end.
     `began` is when its workers were let go; `time_limit` counts from there, in seconds. Of a run that may start again
-    `roster` says who takes part now, `attempts` are those that have ended, `gave_up_reason` is why there will be no
-    other.
+    `roster` has the nodes that take part now, `attempts` are those that have ended, `gave_up_reason` is why
+    there will be no other.
     """
 
     run_id: RunId

@@ -99,7 +99,7 @@ def conclude(
 ) -> Verdict | None:
     """Return how a run ended, for every verb; None while it lives.
 
-    That is what the complete record of its nodes says, whatever became of a node afterwards. Only where no node that
+    That is what the complete record of its nodes shows, whatever became of a node afterwards. Only where no node that
     answers has one is it judged here, by what they report. `names` are the nodes of the inventory, as far as they have
     no part; `offsets` are the nodes' clocks minus ours.
     """
@@ -313,7 +313,7 @@ def alone_to_json(alone: AloneRanks) -> AloneEntry:
 
 
 def cause_to_json(cause: Cause, run_id: str) -> CauseEntry:
-    """Return a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
+    """Return a cause as JSON: what failed first, what it wrote, what is known of it, and what followed."""
     code = cause.symptom_match.symptom.code if cause.symptom_match else None
     entry = find_entry(code or "")
     return {

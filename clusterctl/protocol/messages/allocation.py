@@ -54,7 +54,7 @@ class FindingRecord(TypedDict):
 
 
 class CheckReport(TypedDict):
-    """What the check inside an allocation found; `blocks`: nothing is started. `skipped` says why it was not judged."""
+    """What the check inside an allocation found; `blocks`: nothing is started. `skipped` is why it was not judged."""
 
     findings: list[FindingRecord]
     blocks: bool
@@ -90,7 +90,7 @@ class NodeFacts(TypedDict):
 
 
 class QueueFacts(TypedDict, total=False):
-    """How Slurm sees a job; `over` says why nothing of it runs any more, `begun` that all nodes have.
+    """How Slurm sees a job; `over` is why nothing of it runs any more, `begun` that all nodes have.
 
     `check` is what the check found, `doing` the command of `setup` that runs, `failure` what keeps a node from
     starting, `requeue` whether Slurm may start the job again.

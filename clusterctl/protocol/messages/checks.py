@@ -25,12 +25,12 @@ class MeshPorts(Record):
 
 
 class MeshPath(Record):
-    """One call, as the caller tells it: times in seconds, round trips in microseconds, `got` and `acked` in bytes.
+    """One call, as the caller reports it: times in seconds, round trips in microseconds, `got` and `acked` in bytes.
 
     `step` is how far it came: connect, greet (the other proves who it is), transfer (SIZE bytes both ways), done.
     """
 
-    caller: str = string(missing="")  # filled by the client: a node speaks for itself alone
+    caller: str = string(missing="")  # filled by the client: a node reports for itself alone
     peer: str = string(missing="")
     listener: str = string(missing=MESH)
     rail: str = string(missing=MAIN_RAIL)
@@ -60,7 +60,7 @@ class MeshPath(Record):
 
 
 class MeshResult(Record):
-    """What a proof showed; `absent` tells why a node did not take part to the end.
+    """What a proof showed; `absent` is why a node did not take part to the end.
 
     `ports_taken` is node 0 where it found all of the inventory's `ports` in use.
     """

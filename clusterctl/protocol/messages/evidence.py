@@ -26,7 +26,7 @@ class RecordedGroup(TypedDict):
 class RankEvidence(TypedDict):
     """Where a rank is: `stack` is an index into the stacks, `cpu` the processors that it used meanwhile.
 
-    `waits_in` is a function of the kernel, `silent` the seconds since its last output; `uncaught` is whether it says
+    `waits_in` is a function of the kernel, `silent` the seconds since its last output; `uncaught` is whether it reports
     that an exception has ended its script.
     """
 

@@ -445,7 +445,7 @@ class Block(TypedDict):
 
 
 class FailureRecord(TypedDict, total=False):
-    """How a rank ended, or torchrun where `rank` is null; of one that failed, what it said last."""
+    """How a rank ended, or torchrun where `rank` is null; of one that failed, what it wrote last."""
 
     rank: int | None
     exit: int | None
@@ -619,7 +619,7 @@ class JournalEntry(JournalFacts):
 
 
 class EnvironmentMark(TypedDict):
-    """The file that says that an environment is complete, and what made it."""
+    """The file that marks an environment as complete, and what made it."""
 
     token: str  # name of its directory
     kind: str | None

@@ -626,7 +626,7 @@ def limit_parts(parts: list[PartRecord], others: int = 0) -> list[PartRecord]:
 
 
 def _keep_first_output(parts: list[PartRecord]) -> list[PartRecord]:
-    """Keep what the first to fail have said, and how all others ended."""
+    """Keep what the first to fail have written, and how all others ended."""
     failures = [failure for part in parts for failure in part["failures"]]
     first = {
         id(failure)

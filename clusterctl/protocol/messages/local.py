@@ -23,7 +23,7 @@ class GateStart(StartSpec):
 
 
 class RayOrder(RaySpec):
-    """How Ray is started on a node: addresses, and what its spec says; the nodes' names are for messages."""
+    """How Ray is started on a node: addresses, and what its spec has; the nodes' names are for messages."""
 
     address: str
     head: str  # address and port of node 0's Ray

@@ -186,7 +186,7 @@ class SyncRequest(OfNode):
 
 
 class Missing(TypedDict):
-    """Contents that are not here; `source_problem` says why another node could not give them."""
+    """Contents that are not here; `source_problem` is why another node could not give them."""
 
     missing: list[str]
     source_problem: NotRequired[str]
@@ -353,7 +353,7 @@ class EventFacts(StartFailure, total=False):
     torch: str  # ready
     error: str  # join_failed
     reason: str
-    port_taken: bool  # failed: another process has the master port; `text` says it too
+    port_taken: bool  # failed: another process has the master port; `text` has it too
     state: str  # ended
     exit: int | None
     signal: int | None

@@ -304,7 +304,7 @@ class InventoryFile(NodeSettings, _Header):
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory(_Header):
-    """A cluster: what its file says of each node is at the node. Of a Slurm cluster the only node is the login node.
+    """A cluster: what its file has of each node is at the node. Of a Slurm cluster the only node is the login node.
 
     `file` is where it was written, `cluster` is empty where the file gives no name.
     """

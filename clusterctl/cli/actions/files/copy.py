@@ -446,7 +446,7 @@ def download(
     *,
     overwrite: bool,
 ) -> None:
-    """Bring what is planned into a directory, as far as it is not there; what could not come is in the report.
+    """Download what is planned into a directory, as far as it is not there; what could not come is in the report.
 
     Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced, or
     nearly stops sending it.

@@ -52,7 +52,7 @@ OUTPUTS = 0  # the source among those that are wanted of a node
 
 @dataclass(frozen=True)
 class PullOptions:
-    """What is to be brought, where to, and how."""
+    """What is to be downloaded, where to, and how."""
 
     run_prefix: str | None
     job: str | None
@@ -67,7 +67,7 @@ class PullOptions:
 
 @dataclass
 class NodePull:
-    """One node's part: the open conversation, what it has, and the name here of its outputs if it brings them."""
+    """One node's part: the open conversation, what it has, and the name here of its outputs if it sends them."""
 
     node: Node
     files: NodeFiles
@@ -173,7 +173,7 @@ class Pull:
             raise UsageError("CC-PULL-008", job=self._job)
 
     def _name_outputs(self, nodes: Sequence[Node], target: Path) -> None:
-        """Decide under which name each node's outputs are kept; of nodes with one work directory one brings them."""
+        """Decide under which name each node's outputs are kept; of nodes with one work directory one sends them."""
         listings = {node.name: self._pulls[node.name].listing for node in nodes if node.name in self._pulls}
         self._groups = group_by_workdir(listings, self._marks)
         names = name_shared_homes(self._groups, listings, target)
@@ -235,7 +235,7 @@ class Pull:
             self._phases.stop()
 
     def _substitutes(self) -> list[Node]:
-        """Hand on the outputs that a node could not bring to one that has them too."""
+        """Pass the outputs that a node could not send to one that has them too."""
         substitutes = []
         for group in self._groups:
             holder = next((self._pulls[name] for name in group if self._pulls[name].output_name), None)
@@ -251,7 +251,7 @@ class Pull:
     def _fetch(
         self, pull: NodePull, target: Path, disk_budget: DiskBudget, *, case_insensitive: bool
     ) -> None:
-        """Fetch what one node brings: its outputs, its logs, into one source or two."""
+        """Fetch what one node sends: its outputs, its logs, into one source or two."""
         for folder_name in dict.fromkeys((pull.output_name, pull.node.name)):
             entries = pull.entries(folder_name) if folder_name and folder_name not in pull.finished else []
             if folder_name and entries:

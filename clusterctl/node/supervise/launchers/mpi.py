@@ -295,7 +295,7 @@ class MpiNode:
         return self._stopping or bool(self.read_failure())
 
     def _stop_ranks(self) -> None:
-        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent says how long."""
+        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent sets how long."""
         deadline = time.monotonic() + FAILURE_WAIT
         signalled: Set[int] = set()
         while pids := self._running_ranks():
@@ -317,7 +317,7 @@ class MpiNode:
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Send a signal to a group of ours; tells whether there is one. 0 only tells."""
+    """Send a signal to a group of ours; returns whether there is one; 0 sends nothing."""
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):

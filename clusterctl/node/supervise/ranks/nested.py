@@ -94,7 +94,7 @@ class NestedRanks:
             self._watch.report_end(worker)
 
     def fill_unseen_ends(self, program: Worker, log: str) -> None:
-        """Fill in what only the launcher saw: all ended well if the program did, else torchrun's own table tells."""
+        """Fill in what only the launcher saw: all ended well if the program did, else torchrun's own table shows it."""
         if not self._started:
             return
         self._read_markers(program)
@@ -166,7 +166,7 @@ class NestedRanks:
 
 
 def read_marker(path: str) -> Optional[StartedRank]:
-    """Read what a rank has written of itself, if it is one that says how it was started."""
+    """Read what a rank has written of itself, if it has how it was started."""
     try:
         content = parse_object((read_text(path) or "").encode("utf-8"))
     except MalformedError:

@@ -15,7 +15,7 @@ So a rank in an endless loop gets on; it looks like one that evaluates for an ho
 Output, processor time and bytes cost a look at /proc now and then: 0.1 ms a rank. A node asks its ranks for their
 records (34 ms each) once nothing but processor time has shown progress there for half of the limit; without a fresh
 answer a node never reports the whole limit. The gang takes the smallest time of all nodes, see `node/gang/hub.py`; each
-node hears of it and does the rest by itself: it keeps where its ranks are, and ends its part if the job wants that.
+node receives it and does the rest itself: it keeps where its ranks are, and ends its part if the job wants that.
 """
 
 from __future__ import annotations

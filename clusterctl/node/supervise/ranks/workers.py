@@ -84,7 +84,7 @@ class Worker:
         self.oom_killed = self.signal == signal.SIGKILL and count_memory_kills() > self._earlier_kills
 
     def status(self) -> Optional[int]:
-        """Read the wait status of a worker that has ended; None if only its parent can tell."""
+        """Read the wait status of a worker that has ended; None if only its parent has it."""
         stat = find_process(self.identity)
         if stat is not None:
             return stat.exit_code
@@ -137,7 +137,7 @@ class Workers:
         return None
 
     def fill_unseen_ends(self, torchrun_exit: Optional[int], log: str) -> List[Worker]:
-        """Fill in the ends that were not seen: all were good if torchrun's was, else its own table says.
+        """Fill in the ends that were not seen: all were good if torchrun's was, else its own table shows it.
 
         Returns the workers that turn out to have failed.
         """

@@ -4,7 +4,7 @@ Such a rank hangs while its interpreter shuts down: it waits for a thread, or in
 this must hold, so that a rank that has survived an exception is never taken for one:
 
 - its stderr ends with a traceback, and it has written nothing for `zombie_after` seconds;
-- it says itself that the exception was not caught (`sys.last_type`);
+- it reports itself that the exception was not caught (`sys.last_type`);
 - two stacks of its main thread, some time apart, are whole, the same, and no longer in the script.
 
 What cannot be found out is undecided, and nothing happens; so of a rank that is not prepared for `diagnose`.
@@ -67,7 +67,7 @@ class Suspect:
         return True
 
     def state(self) -> Optional[RankState]:
-        """Return what the rank says of itself."""
+        """Return what the rank reports of itself."""
         return read_state(self._base)
 
     def request(self) -> bool:
@@ -91,7 +91,7 @@ class Suspect:
 
 
 def is_proof(state: Optional[RankState], stacks: List[str]) -> bool:
-    """Whether an exception has ended the script: the rank says so, and two stacks of its main thread show it."""
+    """Whether an exception has ended the script: the rank reports it, and two stacks of its main thread show it."""
     if state is None or not state.uncaught or len(stacks) != 2:
         return False
     return stacks[0] == stacks[1] and is_script_over(stacks[0])
@@ -149,7 +149,7 @@ class Zombies:
         return None
 
     def _is_uncaught(self, suspect: Suspect) -> bool:
-        """Whether the rank says so, and takes our signal; one that says that it goes on is asked no more."""
+        """Whether the rank reports it, and takes our signal; one that reports that it continues is not asked again."""
         state = suspect.state()
         if state is not None and not state.uncaught:
             self._dismissed[suspect.worker.rank] = suspect.last

@@ -2,7 +2,7 @@
 
 request {"interval": seconds}
 node    {"sample": {...}} every interval, the first one at once; {"beat": n} at least every 2 s in between
-client  {"beat": n}; one that says nothing for CLIENT_LIMIT seconds counts as gone
+client  {"beat": n}; one that sends nothing for CLIENT_LIMIT seconds counts as gone
 """
 
 from __future__ import annotations

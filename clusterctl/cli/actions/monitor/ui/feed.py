@@ -246,7 +246,7 @@ class Feed:
     def _follow(self, view: View) -> None:
         try:
             self.source.follow(view)
-        except Exception as error:  # whatever it is: the page says so, and the server goes on
+        except Exception as error:  # whatever it is: the page shows it, and the server continues
             view.publish("problem", element("p", f"{type(error).__name__}: {error}", class_="bad"))
             view.pause(GRACE)
         finally:

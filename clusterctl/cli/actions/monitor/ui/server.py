@@ -228,12 +228,12 @@ class UiServer(ThreadingMixIn, TCPServer):
 
 
 def is_same(secret: str, text: str) -> bool:
-    """Compare in a time that tells nothing."""
+    """Compare in constant time."""
     return hmac.compare_digest(secret.encode(), text.encode("utf-8", "replace"))
 
 
 def _list_connections() -> str:
-    """Read which connections this machine has; empty where it does not tell."""
+    """Read which connections this machine has; empty where it does not report that."""
     texts = []
     for name in CONNECTIONS:
         with suppress(OSError):

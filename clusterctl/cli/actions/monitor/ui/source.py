@@ -77,7 +77,7 @@ class ClusterSource:
         """Keep the list of runs, or one run, up to date."""
         try:
             self._follow(view)
-        except Exception as error:  # the page says so, and the server goes on
+        except Exception as error:  # the page shows it, and the server continues
             view.publish("problem", fragments.render_problem(_describe(error)))
             while view.pause(POLL_ENDED):
                 pass
