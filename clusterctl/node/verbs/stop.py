@@ -163,7 +163,7 @@ def find_recently_ended(rundir: str) -> List[EndedProcess]:
 
 
 def find_other_account(run_id: str, node: str) -> Optional[str]:
-    """Name the other account of this machine under which a run lives of which we have no record; the kernel shows it."""
+    """Name the other account of this machine under which a run lives without a record here; the kernel shows it."""
     share = share_name(run_id, node)  # a name of this run alone, so that its holder need not answer
     for holder in query_holders([share, NODE]):
         of_run = holder["name"] == share or holder.get("run") == run_id
