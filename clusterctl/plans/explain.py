@@ -17,6 +17,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import Symptom, all_symptoms
+from clusterctl.specs.json_schema import FILES, KeyEntry, find_keys
 from clusterctl.specs.text import find_nearest
 from clusterctl.translation import language, to_chinese, to_translate, tr
 
@@ -121,6 +122,32 @@ def search_texts(words: Sequence[str]) -> dict[str, str]:
         if all(word in whole for word in wanted):
             found.append((-sum(word in title for word in wanted), code))
     return {code: short_title(code) for _, code in sorted(found)[:MOST_FOUND]}
+
+
+def choose_keys(word: str) -> list[KeyEntry]:
+    """Return the keys that a word means, if it is a path, a file, or a name that no family of codes has."""
+    if "." not in word and word not in FILES:
+        try:
+            find_code(word)
+        except UsageError:
+            return find_keys(word)
+        return []
+    return find_keys(word)
+
+
+def choose_code(words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the code or the family that was named, and the codes to list: all, those of a family, or those found."""
+    titles = list_titles()
+    if not words:
+        return "", titles
+    try:
+        code = find_code(" ".join(words))
+    except UsageError:
+        found = search_texts([part for word in words for part in word.split()])
+        if not found:
+            raise
+        return next(iter(found)) if len(found) == 1 else "", found
+    return code, {name: text for name, text in titles.items() if code == name.split("-")[1]}
 
 
 def _unknown_code_error(

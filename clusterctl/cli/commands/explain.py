@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +13,7 @@ from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import SHELLS, complete_code, completion_script, json_option, shared_options
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.text import json_text
-from clusterctl.errors import UsageError
 from clusterctl.translation import tr
-
-if TYPE_CHECKING:
-    from clusterctl.specs.json_schema import KeyEntry
 
 EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
 
@@ -57,13 +52,13 @@ def explain(
     from clusterctl.console.terminal import stdout
     from clusterctl.plans import explain as explaining
 
-    if len(words) == 1 and (keys := _find_keys(words[0])):
+    if len(words) == 1 and (keys := explaining.choose_keys(words[0])):
         if as_json:
             write_document({"schema": 1, "keys": [key_to_json(key) for key in keys]})
         else:
             render_keys(stdout(), keys)
         return
-    code, titles = _find_code(words)
+    code, titles = explaining.choose_code(words)
     if "-" in code:
         manual = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
         explanation = explaining.explain(code, manual)
@@ -76,37 +71,6 @@ def explain(
         write_document({"schema": 1, "codes": titles})
     else:
         render_codes(stdout(), titles, code)
-
-
-def _find_keys(word: str) -> list[KeyEntry]:
-    """Return the keys that a word means, if it is a path, a file, or a name that no family of codes has."""
-    from clusterctl.plans import explain as explaining
-    from clusterctl.specs.json_schema import FILES, find_keys
-
-    if "." not in word and word not in FILES:
-        try:
-            explaining.find_code(word)
-        except UsageError:
-            return find_keys(word)
-        return []
-    return find_keys(word)
-
-
-def _find_code(words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the code or the family that was named, and the codes to list: all, those of a family, or those found."""
-    from clusterctl.plans import explain as explaining
-
-    titles = explaining.list_titles()
-    if not words:
-        return "", titles
-    try:
-        code = explaining.find_code(" ".join(words))
-    except UsageError:
-        found = explaining.search_texts([part for word in words for part in word.split()])
-        if not found:
-            raise
-        return next(iter(found)) if len(found) == 1 else "", found
-    return code, {name: text for name, text in titles.items() if code == name.split("-")[1]}
 
 
 @click.command(
