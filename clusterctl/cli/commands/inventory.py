@@ -201,8 +201,7 @@ def init(
     read; 5: some were; 4: none.
     """
     from clusterctl.cli.actions.init.command import InitCommand, InitOptions
-    from clusterctl.cli.actions.init.hosts import HostSource
-    from clusterctl.cli.actions.init.machines import ConnectOptions, with_lab
+    from clusterctl.cli.actions.init.machines import ConnectOptions, HostSource, with_lab
     from clusterctl.cli.actions.init.push_keys import PushKeysOptions, push_keys
 
     connect_options = ConnectOptions(**connection, host_keys="accept-new" if accept_new else None)

@@ -20,9 +20,8 @@ from clusterctl.client.rpc.cluster import Outcome, fan_out
 from clusterctl.client.ssh.bastion import BastionPool
 from clusterctl.client.ssh.config import SshConfig
 from clusterctl.client.ssh.connect import SshHandshake, connect, is_plain
-from clusterctl.client.ssh.host_keys import HostKeys
+from clusterctl.client.ssh.host_keys import HostKeys, fingerprint
 from clusterctl.client.ssh.identities import AskPassphrase, Identities
-from clusterctl.client.ssh.known_hosts import fingerprint
 from clusterctl.client.ssh.route import Hop, Routes
 from clusterctl.client.ssh.sockets import SshSocket
 from clusterctl.client.ssh.timeouts import WATCHDOG, retry_while_busy

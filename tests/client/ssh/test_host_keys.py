@@ -16,8 +16,7 @@ import pytest
 from servers import Client, Server, hop_named, make_key, run_keygen
 from waiting import HANG
 
-from clusterctl.client.ssh.host_keys import HostKeys
-from clusterctl.client.ssh.known_hosts import KnownHosts, fingerprint, parse_entries, render_name
+from clusterctl.client.ssh.host_keys import HostKeys, KnownHosts, fingerprint, parse_entries, render_name
 from clusterctl.client.ssh.route import Hop, plain_hop
 from clusterctl.errors import HostKeyError
 

@@ -1,4 +1,4 @@
-"""Machines of which only the ways to them are known: their facts, and the inventory that follows from them."""
+"""The machines of `init`: where they are named, the facts that are read from them, and the inventory that follows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,15 +19,18 @@ from clusterctl.cli.context.load import expand, lab_dir, read_spec
 from clusterctl.cli.context.nodes import (
     hint_next,
     interpreter,
+    notice,
     open_cluster,
     reading_exit_code,
     report_failures,
 )
+from clusterctl.cli.options import prompt
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import info
-from clusterctl.errors import ClusterctlError
+from clusterctl.console.text import sanitize
+from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.discover import (
     ACTIVE,
     NOT_REACHED,
@@ -40,7 +44,7 @@ from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import DEFAULT_CLUSTER, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.render import render_discovered, render_inventory, split_hosts
+from clusterctl.specs.render import describe_groups, render_discovered, render_inventory, split_hosts
 from clusterctl.specs.text import command_line
 from clusterctl.specs.values import accepts, parse_node_name
 from clusterctl.translation import to_translate, tr, trn
@@ -105,6 +109,75 @@ class ConnectOptions:
     config: str | None = None
     host_keys: str | None = None
     python: str | None = None
+
+
+MOST_SHOWN = 20  # hosts in a line
+
+
+@dataclass(frozen=True)
+class HostSource:
+    """Where the command line names the machines: at most one of `hosts`, `file` and `ssh_config_pattern`."""
+
+    hosts: Sequence[str]
+    file: str | None
+    ssh_config_pattern: str | None
+    group: str | None = None  # of an Ansible inventory
+
+    def read(self, connect_options: ConnectOptions, *, interactive: bool) -> Imported:
+        """Read the machines; on a terminal ask for them where none are named."""
+        if sum([bool(self.hosts), self.file is not None, self.ssh_config_pattern is not None]) > 1:
+            raise UsageError("CC-USE-071")
+        if self.file is not None:
+            return _read_file(self.file, connect_options, self.group)
+        if self.ssh_config_pattern is not None:
+            return read_hosts(_match_hosts(self.ssh_config_pattern, connect_options), connect_options)
+        if self.hosts:
+            return read_hosts(self.hosts, connect_options)
+        if not interactive:
+            raise UsageError("CC-USE-073")
+        return _prompt_for_hosts(connect_options)
+
+
+def _read_file(path: str, connect_options: ConnectOptions, group: str | None = None) -> Imported:
+    imported = read_imported(path, group=group)
+    if imported.groups:
+        notice(describe_groups(imported))
+    return with_connect_options(imported, connect_options)
+
+
+def _match_hosts(pattern: str, connect_options: ConnectOptions) -> list[str]:
+    known = _known_hosts(connect_options)
+    hosts = [host for host in known if fnmatchcase(host, pattern)]
+    if not hosts:
+        raise UsageError("CC-USE-072", pattern=pattern, known=", ".join(known[:MOST_SHOWN]) or tr("none"))
+    return hosts
+
+
+def _known_hosts(connect_options: ConnectOptions) -> list[str]:
+    from clusterctl.client.ssh.config import list_hosts, passwd_home
+
+    return list_hosts(Path(connect_options.config or passwd_home() / ".ssh" / "config").expanduser())
+
+
+def _prompt_for_hosts(connect_options: ConnectOptions) -> Imported:
+    known = _known_hosts(connect_options)
+    if known:
+        hosts, more = ", ".join(known[:MOST_SHOWN]), len(known) - MOST_SHOWN
+        line = (
+            trn(
+                "hosts in your SSH configuration: {hosts} and {n} more",
+                "hosts in your SSH configuration: {hosts} and {n} more",
+                more,
+                hosts=hosts,
+            )
+            if more > 0
+            else tr("hosts in your SSH configuration: {hosts}", hosts=hosts)
+        )
+        click.echo(sanitize(line), err=True)
+    text = prompt(tr("Machines (names, user@host:port, gpu[01-04], or a file that lists them)"))
+    if Path(text).expanduser().is_file():
+        return _read_file(text, connect_options)
+    return read_hosts([text], connect_options)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.cli.actions.init.drafts import SetupDraft, draft_job, draft_setup
 from clusterctl.cli.actions.init.machines import has_gpus
+from clusterctl.cli.actions.init.script import SetupDraft, draft_job, draft_setup
 from clusterctl.protocol.messages.facts import Facts, Gpu, Gpus
 from clusterctl.specs.job.parse import parse_job
 from clusterctl.specs.render import render_brief_job, render_job
