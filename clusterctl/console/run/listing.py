@@ -178,7 +178,7 @@ def _render_block(row: _Row) -> Group:
 
 
 def _render_attempt(parts: Parts) -> str:
-    attempt = max((part.attempt for part in parts.values() if part), default=1)
+    attempt = latest_part(parts).attempt
     return tr(", attempt {n}", n=attempt) if attempt > 1 else ""
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from clusterctl.console.documents.output import write_line
@@ -27,6 +26,7 @@ from clusterctl.console.text import UNBROKEN, ItemsCell, WrappedCell, sanitize, 
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
 from clusterctl.plans.runs.state import (
+    NO_OFFSETS,
     NodeState,
     Parts,
     RankActivity,
@@ -92,7 +92,7 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
         texts.append(tr("time limit {limit}", limit=render_duration(limit)))
     if skew is not None:
         texts.append(tr("ranks started within {seconds:.2f} s", seconds=skew))
-    attempt = max((node_state.attempt for node_state in node_states.values() if node_state), default=1)
+    attempt = latest_part(node_states).attempt
     return tr("; ").join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
 
 
@@ -131,8 +131,6 @@ def activity_to_json(activity: RankActivity | None, offset: float, now: float) -
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 
-ClockOffsets = Mapping[str, float]  # the nodes' clocks minus ours, in seconds
-NO_CLOCK_OFFSETS: ClockOffsets = MappingProxyType({})
 LONGEST_DIRECTORY = 60
 
 
@@ -155,7 +153,7 @@ def render_nodes(node_states: Parts) -> str:
 def show_status(
     run_id: RunId,
     node_states: Parts,
-    offsets: ClockOffsets = NO_CLOCK_OFFSETS,
+    offsets: Mapping[str, float] = NO_OFFSETS,
     command: str = "clusterctl",
     node_names: Collection[str] = (),
     hang: KeptDiagnosis | None = None,
@@ -204,7 +202,7 @@ def _render_why(
 def render_status(
     run_id: RunId,
     node_states: Parts,
-    offsets: ClockOffsets = NO_CLOCK_OFFSETS,
+    offsets: Mapping[str, float] = NO_OFFSETS,
     verdict: Verdict | None = None,
 ) -> Group:
     """Draw one run; `verdict` is what `conclude` has found, None while it lives."""
@@ -294,7 +292,7 @@ def render_directory(path: str) -> str:
 def status_to_json(
     run_id: RunId,
     node_states: Parts,
-    offsets: ClockOffsets = NO_CLOCK_OFFSETS,
+    offsets: Mapping[str, float] = NO_OFFSETS,
     node_names: Collection[str] = (),
     hang: KeptDiagnosis | None = None,
 ) -> StatusDocument:
@@ -331,7 +329,7 @@ def run_to_json(run_id: RunId, node_states: Parts, state: RunState) -> RunEntry:
         "job": node_state.job,
         "cluster": node_state.cluster,
         "state": state,
-        "attempt": max((node_state.attempt for node_state in node_states.values() if node_state), default=1),
+        "attempt": node_state.attempt,
         "attempts": [attempt_to_json(attempt) for attempt in attempts_of(node_states)],
         "nodes": list(node_states),
         "spares": [slot.node for slot in roster_of(node_states) if slot.is_idle],
@@ -397,7 +395,7 @@ def render_age(timestamp: float) -> str:
 
 @contextmanager
 def showing_status(
-    run_id: RunId, offsets: ClockOffsets, *, as_json: bool
+    run_id: RunId, offsets: Mapping[str, float], *, as_json: bool
 ) -> Iterator[Callable[[Parts], None]]:
     """Yield a function that shows the parts of a run at each change: as NDJSON, a live table, or lines."""
     if as_json:
@@ -439,7 +437,7 @@ def showing_lines(run_id: RunId) -> Iterator[Callable[[Parts], None]]:
 
 
 @contextmanager
-def _showing_table(run_id: RunId, offsets: ClockOffsets) -> Iterator[Callable[[Parts], None]]:
+def _showing_table(run_id: RunId, offsets: Mapping[str, float]) -> Iterator[Callable[[Parts], None]]:
     """Redraw the table of `status`; ages go on by themselves. At the end it stays as `status` shows it."""
     from rich.live import Live
 
