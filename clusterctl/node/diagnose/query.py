@@ -60,11 +60,7 @@ def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: 
     """Ask the ranks of this node, or the selected ones, and wait for at most LIMIT seconds; `entries` of each group."""
     started = time.monotonic()
     folder = RunPaths(rundir).diagnosis(state["attempt"])
-    asked = [
-        Asked(folder, target)
-        for target in find_targets(folder, state)
-        if selected is None or target.rank in selected
-    ]
+    asked = [one for one in find_ranks(folder, state) if selected is None or one.rank in selected]
     for one in asked:
         one.request()
     waiting = asked
@@ -78,46 +74,42 @@ def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: 
     return {"ranks": ranks, "watchers": watchers, "stacks": stacks, "code": code, "took": took, "time": now}
 
 
-class Target(NamedTuple):
-    """A rank: its process, what it has written of itself, and what the agent has recorded of it."""
-
-    rank: int
-    identity: Optional[Identity]
-    marker: RankMarker
-    record: Optional[RankRecord]
-
-
-def find_targets(folder: str, state: State) -> List[Target]:
+def find_ranks(folder: str, state: State) -> List[Asked]:
     """Find the ranks in the agent's record; ranks that a program of the job has started are known by themselves."""
     markers = read_markers(folder)
-    records = {int(rank): record for rank, record in state["ranks"].items()}
-    by_rank = {rank: _recorded_target(rank, record, markers) for rank, record in records.items()}
-    known = {target.identity for target in by_rank.values()}
+    by_rank: Dict[int, Asked] = {}
+    for number, record in state["ranks"].items():
+        identity = parse_identity(record)
+        marker: RankMarker = markers.get(identity, {}) if identity is not None else {}
+        by_rank[int(number)] = Asked(folder, int(number), identity, marker, record)
+    known = {one.identity for one in by_rank.values()}
     others = {
         identity: marker
         for identity, marker in markers.items()
         if identity not in known and find_process(identity) is not None
     }
-    if others and not any(target.marker for target in by_rank.values()):
+    if others and not any(one.marker for one in by_rank.values()):
         by_rank = {}  # the only recorded process has started them
     for identity, marker in sorted(others.items()):
-        by_rank.setdefault(marker["rank"], Target(marker["rank"], identity, marker, None))
+        by_rank.setdefault(marker["rank"], Asked(folder, marker["rank"], identity, marker, None))
     return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
 
 
-def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, RankMarker]) -> Target:
-    identity = parse_identity(record)
-    return Target(rank, identity, markers.get(identity, {}) if identity is not None else {}, record)
-
-
 class Asked:
-    """A rank that is asked, and what it has answered so far."""
+    """A rank: its process, what that has written of itself, what the agent has recorded, and what it has answered."""
 
-    def __init__(self, folder: str, target: Target) -> None:
-        self._target = target
-        self._base = os.path.join(folder, str(target.identity.pid)) if target.identity else ""
-        self._stacks = StackRequest(folder, target.identity, target.marker) if target.identity else None
-        self._ticks = read_ticks(target.identity)
+    def __init__(
+        self,
+        folder: str,
+        rank: int,
+        identity: Optional[Identity],
+        marker: RankMarker,
+        record: Optional[RankRecord],
+    ) -> None:
+        self.rank, self.identity, self.marker, self._record = rank, identity, marker, record
+        self._base = os.path.join(folder, str(identity.pid)) if identity else ""
+        self._stacks = StackRequest(folder, identity, marker) if identity else None
+        self._ticks = read_ticks(identity)
         self._asked_at = time.monotonic()
         self._records_before = self._state_before = file_version("")
         self._waits_for_state = self._waits_for_stack = self._waits_for_records = False
@@ -160,15 +152,15 @@ class Asked:
 
     def describe(self, rundir: str, stacks: List[str], entries: int, now: float) -> RankEvidence:
         """Return all that is known; equal stacks are kept once."""
-        target, identity = self._target, self._target.identity
+        identity, record = self.identity, self._record
         row: RankEvidence = {
-            "rank": target.rank,
+            "rank": self.rank,
             "pid": identity.pid if identity else None,
             "problem": self._problem or ("no answer" if self._waits_for_stack else ""),
         }
-        if target.record is not None:
-            row["exit"], row["signal"] = target.record["exit"], target.record["signal"]
-            row["stderr"], row["silent"] = self._read_output(rundir, target.record)
+        if record is not None:
+            row["exit"], row["signal"] = record["exit"], record["signal"]
+            row["stderr"], row["silent"] = self._read_output(rundir, record)
         if self._problem == "ended" or identity is None:
             return row
         stat = find_process(identity)
@@ -189,7 +181,7 @@ class Asked:
         return row
 
     def _measure_cpu(self) -> Optional[float]:
-        ticks = read_ticks(self._target.identity)
+        ticks = read_ticks(self.identity)
         if ticks is None or self._ticks is None:
             return None
         seconds = (ticks - self._ticks) / os.sysconf("SC_CLK_TCK")

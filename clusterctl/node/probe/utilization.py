@@ -87,13 +87,11 @@ class GpuSampler:
         self._child = SmiChild()
         self._stopped = threading.Event()
         self._answer = GpusSample(gpu_pending=self._smi is not None)
-        self._thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
         """Begin to ask."""
         if self._smi is not None:
-            self._thread = threading.Thread(target=self._query_repeatedly, daemon=True)
-            self._thread.start()
+            threading.Thread(target=self._query_repeatedly, daemon=True).start()
 
     def latest(self) -> GpusSample:
         """Return what was answered last, without waiting: until the first answer it is pending."""

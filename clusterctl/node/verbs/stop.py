@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Set, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, LOST, STOPPED, UNKNOWN
@@ -67,52 +67,6 @@ RECENT = 5.0  # seconds; a stop that asks all nodes at once takes less
 LAST_EVENTS = 64 << 10  # bytes
 
 
-def stop_unrecorded(workdir: str, request: StopRequest) -> StopReport:
-    """End a run of which nothing is on record, by its supervisors' arguments and its tag."""
-    process_tree = ProcessTree(f"{request['run']}/{request['node']}/")
-    folder = WorkdirPaths(workdir).run(request["run"])
-    processes = find_processes(folder, request["node"], process_tree.tag)
-    supervisors = {stat.pid for stat in find_supervisors(folder, request["node"])}
-    process_tree.terminate(topmost(processes, supervisors))
-    grace = GRACE if request["grace"] is None else request["grace"]
-    started = time.monotonic()
-    while processes and time.monotonic() - started < grace + UNKILLABLE_AFTER:
-        working = [stat for stat in processes if stat.pid not in supervisors]
-        if not working or time.monotonic() - started > grace:
-            process_tree.kill(processes)
-        time.sleep(POLL_INTERVAL)
-        processes = find_processes(folder, request["node"], process_tree.tag)
-    signalled, leftovers = process_tree.signalled(), describe_leftovers(processes)
-    report: StopReport = {"ended": signalled, "left": leftovers, "state": None}
-    other = None if signalled or leftovers else find_other_account(request["run"], request["node"])
-    return {**report, "elsewhere": other} if other else report
-
-
-def find_processes(folder: str, node: str, tag: str) -> List[Stat]:
-    """Look at the run's supervisors, all that is below them, and all with the tag."""
-    processes: Dict[Identity, Stat] = {}
-    for stat in find_supervisors(folder, node):
-        processes.update((descendant.identity, descendant) for descendant in (stat, *descendants(stat.pid)))
-    processes.update((stat.identity, stat) for stat in find_tagged_below(tag))
-    return [stat for stat in processes.values() if stat.running]
-
-
-def find_supervisors(folder: str, node: str) -> Iterator[Stat]:
-    """Look for guardian and agent: what was started with this run's directory on this node as its guardian's place."""
-
-    def is_supervisor(arguments: List[bytes]) -> bool:
-        rundir = os.fsdecode(arguments[-2]) if arguments[-3:-2] == [b"guardian"] else ""
-        return os.path.dirname(rundir) == folder and RunPaths(rundir).node == node
-
-    return own_processes("cmdline", is_supervisor)
-
-
-def topmost(processes: List[Stat], supervisors: Set[int]) -> List[Stat]:
-    """Keep torchrun, or what is left without it: processes that no other of the run has started."""
-    pids = {stat.pid for stat in processes} - supervisors
-    return [stat for stat in processes if stat.pid in pids and stat.parent not in pids]
-
-
 def run(request: StopRequest, stream: Stream) -> None:
     """End a run on this node and report what was ended."""
     with Heartbeat(stream) as heartbeat:
@@ -150,11 +104,48 @@ def stop_run(request: StopRequest, heartbeat: Heartbeat) -> StopReport:
     return {"ended": ended_processes, "left": leftovers, "state": state}
 
 
+def stop_unrecorded(workdir: str, request: StopRequest) -> StopReport:
+    """End a run of which nothing is on record, by its supervisors' arguments and its tag."""
+    process_tree = ProcessTree(f"{request['run']}/{request['node']}/")
+    folder = WorkdirPaths(workdir).run(request["run"])
+    processes = find_below(find_supervisors(folder, request["node"]), process_tree.tag)
+    supervisors = {stat.pid for stat in find_supervisors(folder, request["node"])}
+    process_tree.terminate(topmost(processes, supervisors))
+    grace = GRACE if request["grace"] is None else request["grace"]
+    started = time.monotonic()
+    while processes and time.monotonic() - started < grace + UNKILLABLE_AFTER:
+        working = [stat for stat in processes if stat.pid not in supervisors]
+        if not working or time.monotonic() - started > grace:
+            process_tree.kill(processes)
+        time.sleep(POLL_INTERVAL)
+        processes = find_below(find_supervisors(folder, request["node"]), process_tree.tag)
+    signalled, leftovers = process_tree.signalled(), describe_leftovers(processes)
+    report: StopReport = {"ended": signalled, "left": leftovers, "state": None}
+    other = None if signalled or leftovers else find_other_account(request["run"], request["node"])
+    return {**report, "elsewhere": other} if other else report
+
+
+def find_supervisors(folder: str, node: str) -> Iterator[Stat]:
+    """Look for guardian and agent: what was started with this run's directory on this node as its guardian's place."""
+
+    def is_supervisor(arguments: List[bytes]) -> bool:
+        rundir = os.fsdecode(arguments[-2]) if arguments[-3:-2] == [b"guardian"] else ""
+        return os.path.dirname(rundir) == folder and RunPaths(rundir).node == node
+
+    return own_processes("cmdline", is_supervisor)
+
+
+def topmost(processes: List[Stat], supervisors: Set[int]) -> List[Stat]:
+    """Keep torchrun, or what is left without it: processes that no other of the run has started."""
+    pids = {stat.pid for stat in processes} - supervisors
+    return [stat for stat in processes if stat.pid in pids and stat.parent not in pids]
+
+
 def find_recently_ended(rundir: str) -> List[EndedProcess]:
     """List what the run's end has cost if that was a moment ago: the stop of another node was quicker than ours."""
-    path = RunPaths(rundir).events
-    size = os.path.getsize(path) if os.path.exists(path) else 0
-    for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
+    reader = LineReader(RunPaths(rundir).events)
+    reader.position = max(0, reader.size() - LAST_EVENTS)
+    for line in reversed(reader.read()[1].splitlines()):
         event = cast("JournalEntry", parse_dict(line) or {})
         stopped = event.get("event") == "ended" and event.get("state") == STOPPED
         if stopped and time.time() - (Untrusted(event).moment("time") or 0.0) < RECENT:
@@ -186,8 +177,8 @@ class StopOrder:
         self._after = spec.record("after").number("time_limit", 0.0) or 0.0
         identities = map(parse_identity, (state["guardian"], state["agent"]))
         self._supervisors = [identity for identity in identities if identity is not None]
-        path = RunPaths(rundir).events
-        self._reader = LineReader(path, os.path.getsize(path) if os.path.exists(path) else 0)
+        self._reader = LineReader(RunPaths(rundir).events)
+        self._reader.position = self._reader.size()
         self._answered = False
 
     def events(self) -> Iterator[JournalEntry]:
@@ -259,15 +250,19 @@ def kill_remaining(rundir: str, process_tree: ProcessTree) -> List[Stat]:
 
 def find_remaining(state: Optional[State], tag: str) -> List[Stat]:
     """Look at every process of the run that still lives."""
+    if state is None or state.get("boot_id") != boot_id():
+        return find_below((), tag)
+    identities = map(
+        parse_identity, [state["guardian"], state["agent"], state["torchrun"], *state["ranks"].values()]
+    )
+    return find_below(filter(None, map(find_process, filter(None, identities))), tag)
+
+
+def find_below(roots: Iterable[Stat], tag: str) -> List[Stat]:
+    """Look at some processes, all that is below them, and all with the tag."""
     processes: Dict[Identity, Stat] = {}
-    if state is not None and state.get("boot_id") == boot_id():
-        roots = [state["guardian"], state["agent"], state["torchrun"], *state["ranks"].values()]
-        for identity in map(parse_identity, roots):
-            stat = find_process(identity) if identity is not None else None
-            if stat is not None:
-                processes.update(
-                    (descendant.identity, descendant) for descendant in (stat, *descendants(stat.pid))
-                )
+    for root in roots:
+        processes.update((stat.identity, stat) for stat in (root, *descendants(root.pid)))
     processes.update((stat.identity, stat) for stat in find_tagged_below(tag))
     return [stat for stat in processes.values() if stat.running]
 
