@@ -102,16 +102,14 @@ class Relay:
         """Carry until the command has ended and closed its output, or the client has left."""
         for _ in self._stream.read_available():
             pass
-        poller = select.poll()
-        for descriptor in (self._stream.fileno(), *self._open):
-            poller.register(descriptor, select.POLLIN)
         while not self._stream.ended and (self._open or self._process.poll() is None):
-            for descriptor, _ in poller.poll((BEAT_INTERVAL if self._open else POLL_INTERVAL) * 1000):
-                if descriptor == self._stream.fileno():
+            limit = BEAT_INTERVAL if self._open else POLL_INTERVAL
+            for descriptor in select.select([self._stream.fileno(), *self._open], [], [], limit)[0]:
+                if descriptor in self._open:
+                    self._forward_chunk(descriptor)
+                else:
                     for _ in self._stream.read_available():
                         pass
-                elif not self._forward_chunk(descriptor):
-                    poller.unregister(descriptor)
             self._stream.beat()
 
     def result(self) -> CommandEnd:
@@ -120,12 +118,11 @@ class Relay:
         exit_code, signal_number = (status, None) if status >= 0 else (None, -status)
         return {"exit": exit_code, "signal": signal_number, "cut": self._cut, "left": list_leftovers()}
 
-    def _forward_chunk(self, descriptor: int) -> bool:
+    def _forward_chunk(self, descriptor: int) -> None:
         name = self._open[descriptor]
         data = os.read(descriptor, CHUNK)
         if not data:
             del self._open[descriptor]
-            return False
         bytes_left = self._bytes_left[name]
         if bytes_left is not None:
             self._bytes_left[name] = max(0, bytes_left - len(data))
@@ -134,7 +131,6 @@ class Relay:
             data = data[:bytes_left]
         if data:
             self._stream.answer({"stream": name}, data)
-        return True
 
 
 def list_leftovers() -> List[str]:
