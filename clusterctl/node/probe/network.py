@@ -15,7 +15,8 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Iterator
+from contextlib import suppress
+from typing import Iterator
 
 from ...protocol.messages.facts import (
     Address,
@@ -29,15 +30,35 @@ from ...protocol.messages.facts import (
 )
 from .questions import list_folder, problem_of, read_int, read_text
 
-if TYPE_CHECKING:
-    from ...protocol.messages.network import Problem
-
 GET_ADDRESSES = 22  # RTM_GETADDR
 REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
 ADDRESS, LOCAL, LABEL = 1, 2, 3  # IFA_*; on a point-to-point NIC ADDRESS is the other side's
 FAMILY_NUMBERS = {int(socket.AF_INET): 4, int(socket.AF_INET6): 6}
 HEADER, ENTRY, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBI"), struct.Struct("=HH")
+IFF_UP, IFF_LOOPBACK, IFF_RUNNING, IFF_SLAVE = 0x1, 0x8, 0x40, 0x800
+GET_FLAGS, GET_ADDRESS, GET_NETMASK, GET_MTU, GET_HARDWARE = 0x8913, 0x8915, 0x891B, 0x8921, 0x8927
+ETHTOOL = 0x8946
+ETHTOOL_DRIVER = 3
+INFINIBAND_HARDWARE = 32
+KIND_OF_DRIVER = {
+    "veth": "veth",
+    "bridge": "bridge",
+    "bonding": "bond",
+    "team": "bond",
+    "tun": "tun",
+    "wireguard": "wireguard",
+    "vxlan": "vxlan",
+    "macvlan": "macvlan",
+    "ipvlan": "ipvlan",
+    "dummy": "dummy",
+    "ifb": "dummy",
+    "802.1Q VLAN Support": "vlan",
+}
+RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small node
+MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
+MOST_GIDS = 64
+UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 def addresses() -> dict[str, list[Address]]:
@@ -86,28 +107,6 @@ def _attributes(remaining: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _aligned(length: int) -> int:
     return (length + 3) & ~3
-
-
-IFF_UP, IFF_LOOPBACK, IFF_RUNNING, IFF_SLAVE = 0x1, 0x8, 0x40, 0x800
-GET_FLAGS, GET_ADDRESS, GET_NETMASK, GET_MTU, GET_HARDWARE = 0x8913, 0x8915, 0x891B, 0x8921, 0x8927
-ETHTOOL = 0x8946
-ETHTOOL_DRIVER = 3
-INFINIBAND_HARDWARE = 32
-
-KIND_OF_DRIVER = {
-    "veth": "veth",
-    "bridge": "bridge",
-    "bonding": "bond",
-    "team": "bond",
-    "tun": "tun",
-    "wireguard": "wireguard",
-    "vxlan": "vxlan",
-    "macvlan": "macvlan",
-    "ipvlan": "ipvlan",
-    "dummy": "dummy",
-    "ifb": "dummy",
-    "802.1Q VLAN Support": "vlan",
-}
 
 
 def nics() -> list[Nic]:
@@ -217,10 +216,6 @@ def _addresses_by_ioctl() -> dict[str, list[Address]]:
     return by_nic
 
 
-RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small node
-MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
-
-
 def routes(peers: dict[str, str], limit: float) -> dict[str, Route]:
     """Read for each peer its address, and the source address and NIC that the kernel chooses towards it."""
     addresses = _resolve_all(sorted(set(map(str, peers.values()))), limit)
@@ -228,16 +223,17 @@ def routes(peers: dict[str, str], limit: float) -> dict[str, Route]:
     return {name: _route(addresses.get(str(host)), nic_of, limit) for name, host in peers.items()}
 
 
-def _route(resolved: str | Problem | None, nic_of: dict[str, str], limit: float) -> Route:
+def _route(resolved: ResolvedName | None, nic_of: dict[str, str], limit: float) -> Route:
     if resolved is None:
         return Route(problem="the name was not resolved within %g s" % limit)
-    if not isinstance(resolved, str):
-        return Route(problem=resolved["problem"])
+    if not resolved.addresses:
+        return Route(problem=resolved.error)
+    address = resolved.addresses[0]
     try:
-        source = source_towards(resolved)
+        source = source_towards(address)
     except OSError as error:
-        return Route(address=resolved, problem=error.strerror or str(error))
-    return Route(address=resolved, source=source, nic=nic_of.get(source))
+        return Route(address=address, problem=error.strerror or str(error))
+    return Route(address=address, source=source, nic=nic_of.get(source))
 
 
 def source_towards(address: str) -> str:
@@ -247,37 +243,24 @@ def source_towards(address: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _resolve_all(hosts: list[str], limit: float) -> dict[str, str | Problem]:
+def _resolve_all(hosts: list[str], limit: float) -> dict[str, ResolvedName]:
     """Resolve names side by side until the limit; a host that is missing in the answer was too slow."""
-    resolved: dict[str, str | Problem] = {}
-    todo = []
-    for host in hosts:
-        if _is_ipv4(host):
-            resolved[host] = host
-        else:
-            todo.append(host)
-    count = min(RESOLVERS, len(todo))
-    workers = [
-        threading.Thread(target=_resolve_hosts, args=(todo, resolved), daemon=True) for _ in range(count)
-    ]
+    resolved: dict[str, ResolvedName] = {}
+    todo = list(hosts)
+
+    def work() -> None:
+        with suppress(IndexError):
+            while True:
+                host = todo.pop()
+                resolved[host] = resolve(host)
+
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(RESOLVERS, len(todo)))]
     deadline = time.monotonic() + limit
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
     return dict(resolved)
-
-
-def _resolve_hosts(todo: list[str], resolved: dict[str, str | Problem]) -> None:
-    while True:
-        try:
-            host = todo.pop()
-        except IndexError:
-            return
-        try:
-            resolved[host] = _ipv4s(host)[0]
-        except (OSError, UnicodeError) as error:
-            resolved[host] = problem_of(error)
 
 
 def _is_ipv4(host: str) -> bool:
@@ -337,10 +320,6 @@ def _table_row(row: list[str]) -> RouteEntry:
 
 def _dotted(number: str) -> str:
     return socket.inet_ntoa(struct.pack("=I", int(number, 16)))
-
-
-MOST_GIDS = 64
-UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 def infiniband(root: str = "/sys") -> list[InfinibandPort]:
