@@ -211,8 +211,7 @@ def exec_role(order: RunOrder, log: int, facts: Mapping[str, int], kept: Mapping
 
 def wait_as_agent(spec: Spec, line: socket.socket, ends: Mapping[str, int]) -> None:
     """Start the gate and wait for a run; return, with the gate ended, when there is none."""
-    from ..supervise.spare_gate import WITHOUT_ATTEMPT, start_waiting
-    from ..supervise.spawn import plan_environment
+    from ..supervise.spawn import WITHOUT_ATTEMPT, plan_environment, start_waiting
 
     set_subreaper()  # what the gate leaves becomes a child of the agent
     env = plan_environment(os.environ, spec, {}, WITHOUT_ATTEMPT)[0]

@@ -31,8 +31,8 @@ from ..state.watchers import HaltedJournal
 from ..state.workdir import read_json, release_disk_reserve, reserve_disk
 from .attempt import Attempt, Site
 from .events import Client, Events, GangOrders
+from .gate_process import SpareGate
 from .ranks.progress import OutputProgress
-from .spare_gate import SpareGate
 from .spawn import Gate
 
 if TYPE_CHECKING:

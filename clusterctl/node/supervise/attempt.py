@@ -24,15 +24,14 @@ from ..state.run_record import Record, run_tag_prefix
 from ..sync.outside_files import summarise
 from .events import Events
 from .evidence import Evidence
-from .gate_process import GateEvents, GateProcess
+from .gate_process import GateProcess, SpareGate
 from .gpu_memory import GpuMemoryWait
 from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
 from .ranks.groups import find_alone
-from .ranks.nested import Callbacks, NestedRanks
+from .ranks.nested import NestedRanks
 from .ranks.progress import StallWatch
 from .ranks.workers import Worker
 from .ranks.zombies import Zombie, Zombies
-from .spare_gate import SpareGate
 from .spawn import make_paths
 from .stages import Stages
 
@@ -67,7 +66,14 @@ class Attempt(Processes):
         self._record = site.record
         self._master_port: Optional[MasterPort] = None
         markers = RunPaths(site.rundir).diagnosis(spec["attempt"])
-        self._nested = NestedRanks(site.loop, site.rundir, markers, self._on_nested())
+        self._nested = NestedRanks(
+            site.loop,
+            site.rundir,
+            markers,
+            lambda size: self.post(partial(ending.on_world_seen, size=size)),
+            lambda: self.post(partial(ending.on_nested_found, ranks=sorted(self.ranks()))),
+            lambda worker: self.post(partial(ending.on_nested_exited, rank=worker.rank)),
+        )
         self._zombies = Zombies(site.loop, site.rundir, spec, self._on_zombie)
         self.stall = StallWatch(
             site.loop,
@@ -140,7 +146,7 @@ class Attempt(Processes):
             spec = self.stages.spec
             paths = make_paths(self._site.rundir, spec)
             self.torchrun = GateProcess(
-                self._site.loop, spec, paths, GateEvents(self.post, self._on_worker_end, self._on_gate_exit)
+                self._site.loop, spec, paths, self.post, self._on_worker_end, self._on_gate_exit
             )
             self.torchrun.start(os.environ, self._site.secrets, self._site.warm)
             port = self._master_port.port if other_port and self._master_port is not None else None
@@ -209,13 +215,6 @@ class Attempt(Processes):
     def _post_end(self, event: Event, signal: Optional[int]) -> None:
         if not self._replaced:
             self._site.events.post_end(event, signal)
-
-    def _on_nested(self) -> Callbacks:
-        return Callbacks(
-            on_size=lambda size: self.post(partial(ending.on_world_seen, size=size)),
-            on_found=lambda: self.post(partial(ending.on_nested_found, ranks=sorted(self.ranks()))),
-            on_end=lambda worker: self.post(partial(ending.on_nested_exited, rank=worker.rank)),
-        )
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child."""
@@ -405,8 +404,8 @@ class Attempt(Processes):
 
     def start_after(self, state: RunState, reason: str) -> None:
         """Run the commands of `after` with state and reason of the attempt's end in their environment."""
-        self.stages.start_after(
-            {"CLUSTERCTL_STATE": state, "CLUSTERCTL_REASON": self.evidence.redact(reason)}
+        self.stages.start(
+            "after", {"CLUSTERCTL_STATE": state, "CLUSTERCTL_REASON": self.evidence.redact(reason)}
         )
 
     def scan_outside(self) -> None:

@@ -1,19 +1,27 @@
 """The agent's end of the gate, whose process becomes torchrun or starts a program, and what it reports of its workers.
 
 The other end is `gate`. The command line of torchrun comes with the spec (`plans/launch/launchers.py`).
+
+A gate may import torch before there is an attempt for it (`SpareGate`). The agent starts one once its ranks run, if the
+run may start again. One for the next run comes with the agent, whose process has started it and waited beside it
+(`node/fork/standby.py`). Such a gate gets its attempt by a line before GO, and becomes a new interpreter by itself if
+it would have imported something else (`gate.await_run`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Set
 
 from ...protocol.exit_status import split_status
 from ...protocol.run_paths import RunPaths
 from ..diagnose.rank import VARIABLE
+from ..fork.imports import TORCHRUN
 from ..lifecycle.ending import on_start_method, on_workers_started
 from ..lifecycle.starting import on_gate_ready, on_warm_gate
 from ..logs.log_file import read_tail
@@ -21,29 +29,122 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..runtime.reports import Reports
 from ..state.environments import append_programs_to_path
+from ..state.run_record import Record
 from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
-from .spare_gate import SpareGate, send_attempt
-from .spawn import AttemptPaths, Gate, plan_environment, prepare_diagnosis, render_template, start_gate
+from .spawn import (
+    AttemptPaths,
+    Gate,
+    gate_start,
+    plan_environment,
+    prepare_diagnosis,
+    render_template,
+    start_gate,
+    start_waiting,
+)
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import SentTemplate, Spec, TorchrunRecord
-    from ...protocol.messages.local import GateOrder, GateReport
+    from ...protocol.messages.local import GateOrder, GateReport, GateRun
     from ..lifecycle.run import Event
 
 
-class GateEvents(NamedTuple):
-    """What becomes of the reports of a gate: events, and the ends of a worker and of the gate itself."""
+PIPE_BYTES = 64 << 10  # what a pipe takes at once; more would hold up the agent while the gate imports
 
-    post: Callable[[Event], None]
-    on_worker_end: Callable[[Worker], None]
-    on_exit: Callable[[], None]
+
+def is_waiting(gate: Gate) -> bool:
+    """Return whether a gate has not ended; what it reports before it has an attempt is read."""
+    os.set_blocking(gate.report, False)
+    try:
+        while os.read(gate.report, 1 << 16):
+            pass
+    except BlockingIOError:
+        stat = find_process(gate.identity)
+        return stat is not None and stat.running
+    return False
+
+
+class SpareGate:
+    """The gate of one agent that waits, if there is one."""
+
+    def __init__(self, record: Record, gate: Optional[Gate]) -> None:
+        self._record = record
+        self._gate = gate
+        self.spared: Set[int] = set()  # what must not be signalled when an attempt ends
+        if gate is not None:
+            self._keep(gate)
+
+    def _keep(self, gate: Gate) -> None:
+        self._gate = gate
+        self.spared.add(gate.identity.pid)
+        self._record.set({"warm": {"pid": gate.identity.pid, "starttime": gate.identity.starttime}})
+
+    def pop(self, spec: Spec) -> Optional[Gate]:
+        """Return the gate, for the attempt of this spec; None if there is none that lives or could be used."""
+        gate, self._gate = self._gate, None
+        self.spared.clear()
+        if gate is not None and "start" in spec and spec["module"] == TORCHRUN and is_waiting(gate):
+            return gate
+        if gate is not None:
+            close_gate(gate)
+        return None
+
+    def start_next(self, spec: Spec, env: Mapping[str, str]) -> None:
+        """Start the gate of the next attempt, if there may be one, beside the ranks of this one."""
+        if self._gate is None and "start" in spec and spec["module"] == TORCHRUN and spec.get("restart"):
+            self._keep(start_waiting(spec, env))
+
+    def on_child_exit(self, pid: int) -> None:
+        """Forget the gate if it has ended: another process may get its pid."""
+        if self._gate is not None and pid == self._gate.identity.pid:
+            close_gate(self._gate)
+            self._gate = None
+            self.spared.clear()
+
+    def stay(self, spec: Spec) -> None:
+        """Record until when the node waits for the next run, with `keep_warm`; the guardian starts what waits."""
+        start = spec.get("start")
+        seconds = start.get("keep_warm") if start and spec["module"] == TORCHRUN else None
+        if seconds:
+            self._record.set({"warm": {"until": time.time() + seconds}})
+
+
+def close_gate(gate: Gate) -> None:
+    """Close the pipes of a gate that waits, which ends it."""
+    os.close(gate.go)
+    os.close(gate.report)
+
+
+def send_attempt(gate: Gate, spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> bool:
+    """Send a gate that waits its attempt; returns False, the gate closed, if it cannot take it."""
+    order: GateRun = {
+        "argv": [spec["python"], sys.argv[0]],
+        "start": gate_start(spec),
+        "env": dict(env),
+        "cwd": paths.rundir,
+        "log": paths.torchrun_log,
+    }
+    content = json.dumps(order).encode("utf-8") + b"\n"
+    with suppress(BrokenPipeError):
+        if len(content) <= PIPE_BYTES:
+            os.write(gate.go, content)
+            return True
+    close_gate(gate)
+    return False
 
 
 class GateProcess:
     """The gate, then torchrun, and its workers."""
 
-    def __init__(self, loop: Loop, spec: Spec, paths: AttemptPaths, events: GateEvents) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        spec: Spec,
+        paths: AttemptPaths,
+        post: Callable[[Event], None],
+        on_worker_end: Callable[[Worker], None],
+        on_exit: Callable[[], None],
+    ) -> None:
         self.spec = spec
         self.paths = paths
         self.workers = Workers(paths.rundir)
@@ -52,8 +153,8 @@ class GateProcess:
         self.signal: Optional[int] = None
         self.failure = ""
         self._loop = loop
-        self._events = events
-        self._watch = WorkerWatch(loop, self.workers, "poll", events.on_worker_end, self._read_reports)
+        self._post, self._on_exit = post, on_exit
+        self._watch = WorkerWatch(loop, self.workers, "poll", on_worker_end, self._read_reports)
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
@@ -156,7 +257,7 @@ class GateProcess:
             self._watch.check()
             self.ended = True
             self.exit, self.signal = split_status(status)
-            self._events.on_exit()
+            self._on_exit()
             return
         worker = self.workers.on_child_exit(pid, status)
         if worker is not None:
@@ -176,20 +277,20 @@ class GateProcess:
 
     def _on_report(self, report: GateReport) -> None:
         if "ready" in report:
-            self._events.post(partial(on_gate_ready, torch=report["ready"]))
+            self._post(partial(on_gate_ready, torch=report["ready"]))
         elif "failed" in report:
             self.failure = report["failed"]
         elif "worker" in report:
             self._watch.add(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
-                self._events.post(partial(on_workers_started, ranks=sorted(self.workers.by_rank)))
+                self._post(partial(on_workers_started, ranks=sorted(self.workers.by_rank)))
                 if self._spare is not None:
                     env = plan_environment(self._inherited, self.spec, {}, self.paths)[0]
                     self._spare.start_next(self.spec, env)
         elif "warm" in report:
-            self._events.post(partial(on_warm_gate, method=report["warm"], text=report["text"]))
+            self._post(partial(on_warm_gate, method=report["warm"], text=report["text"]))
         elif "start" in report:
-            self._events.post(partial(on_start_method, method=report["start"], text=report["text"]))
+            self._post(partial(on_start_method, method=report["start"], text=report["text"]))
         elif "ended" in report:
             worker = self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
             if worker is not None:

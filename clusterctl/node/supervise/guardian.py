@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.frames import BEAT_INTERVAL, SILENCE_LIMIT
@@ -40,16 +40,8 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .spawn import Gate
 
+
 BEATS_PER_LIMIT = 8  # waits without a beat that make up the limit
-
-
-class Pipes(NamedTuple):
-    """What joins guardian and agent: orders one way, beats the other."""
-
-    orders_read: int
-    orders_write: int
-    beats_read: int
-    beats_write: int
 
 
 def main(arguments: List[str]) -> None:
@@ -74,8 +66,7 @@ def main(arguments: List[str]) -> None:
         start_agent(rundir, spec, int(arguments[1]), wakeup, limit)
         return
     if agent is not None:
-        pipes = Pipes(-1, ends["orders"], ends["beats"], -1)
-        guard(rundir, spec, agent, watch_agent(pipes, wakeup, limit))
+        guard(rundir, spec, agent, watch_agent(ends["orders"], ends["beats"], wakeup, limit))
     else:
         from .spawn import Gate
 
@@ -87,18 +78,18 @@ def main(arguments: List[str]) -> None:
 def start_agent(rundir: str, spec: Spec, control: int, wakeup: int, limit: float) -> None:
     """Fork the agent, and guard the run."""
     os.set_inheritable(control, False)
-    pipes = Pipes(*os.pipe(), *os.pipe())
+    (orders_read, orders), (beats, beats_write) = os.pipe(), os.pipe()
     guardian = identify(os.getpid())
     pid = os.fork()
     if pid == 0:
-        os.close(pipes.orders_write)
-        os.close(pipes.beats_read)
-        descriptors = (control, pipes.orders_read, pipes.beats_write, None)
+        os.close(orders)
+        os.close(beats)
+        descriptors = (control, orders_read, beats_write, None)
         make_agent(rundir, spec, descriptors, limit).run(guardian)
     else:
-        for descriptor in (control, pipes.orders_read, pipes.beats_write):
+        for descriptor in (control, orders_read, beats_write):
             os.close(descriptor)
-        guard(rundir, spec, pid, watch_agent(pipes, wakeup, limit))
+        guard(rundir, spec, pid, watch_agent(orders, beats, wakeup, limit))
 
 
 def make_agent(
@@ -133,21 +124,21 @@ def start_standby(rundir: str) -> None:
     start_child(argv, None, (1, 2))
 
 
-def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
+def watch_agent(orders: int, beats: int, wakeup: int, limit: float) -> Optional[str]:
     """Wait until the agent ends (None) or has been silent for too long (reports it).
 
     Silence is counted in waits, not by the clock: a machine that slept did not have a silent agent.
     """
     poller = select.poll()
-    poller.register(pipes.beats_read, select.POLLIN)
+    poller.register(beats, select.POLLIN)
     poller.register(wakeup, select.POLLIN)
     missed = 0
     while missed < BEATS_PER_LIMIT:
         ready = [descriptor for descriptor, _ in poller.poll(limit / BEATS_PER_LIMIT * 1000)]
-        missed = 0 if pipes.beats_read in ready else missed + (not ready)
+        missed = 0 if beats in ready else missed + (not ready)
         if wakeup in ready and signal.SIGTERM in os.read(wakeup, 512):
-            send_stop(pipes.orders_write)
-        if pipes.beats_read in ready and not os.read(pipes.beats_read, 512):
+            send_stop(orders)
+        if beats in ready and not os.read(beats, 512):
             return None
     return f"the agent was silent for {limit:g} s"
 

@@ -1,21 +1,18 @@
-"""Environment variables; start gate and helper processes."""
+"""What a gate is started with: the directories and variables of an attempt, and the process itself."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol import run_paths
-from ...protocol.exit_status import describe_end, describe_limit, split_status
 from ...protocol.run_paths import ERROR_FILE, RunPaths
 from ..diagnose import breakpoint as debugged_rank
 from ..diagnose import rank as diagnosed_rank
 from ..runtime.children import start_child
-from ..runtime.event_loop import Loop
-from ..runtime.processes import PRIVATE_ENV, Identity, identify, interpreter_options
-from ..runtime.reports import Reports
+from ..runtime.processes import PRIVATE_ENV, Identity, identify
 from ..state.environments import activate_environment
 from ..state.run_record import run_tag
 from ..state.workdir import make_private, make_shared
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ...protocol.messages.files import SentTemplate, Spec
-    from ...protocol.messages.local import GateStart, HelperReport
+    from ...protocol.messages.local import GateStart
 
 
 class Gate(NamedTuple):
@@ -135,26 +132,6 @@ def prepare_diagnosis(folder: str, search_path: str, *, debug: bool = False) -> 
     return os.pathsep.join(filter(None, (site, search_path)))
 
 
-class GatePipes(NamedTuple):
-    """Both ends of the pipes between agent and gate."""
-
-    go_read: int
-    go_write: int
-    report_read: int
-    report_write: int
-
-    def parent_side(self, pid: int) -> Gate:
-        """Keep the agent's ends."""
-        os.close(self.go_read)
-        os.close(self.report_write)
-        return Gate(identify(pid), self.go_write, self.report_read)
-
-
-def open_gate_pipes() -> GatePipes:
-    """Make them."""
-    return GatePipes(*os.pipe(), *os.pipe())
-
-
 def gate_start(spec: Spec) -> GateStart:
     """Return how a gate is to start workers, of a spec that has `start`."""
     start = spec["start"]
@@ -165,62 +142,21 @@ def start_gate(
     spec: Spec, env: Mapping[str, str], paths: AttemptPaths, start: Optional[GateStart] = None
 ) -> Gate:
     """Start the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
-    pipes, log = open_gate_pipes(), paths.torchrun_log
-    kept = (pipes.go_read, pipes.report_write)
+    (go_read, go), (report, report_write), log = os.pipe(), os.pipe(), paths.torchrun_log
+    kept = (go_read, report_write)
     argv = [spec["python"], sys.argv[0], "gate", *map(str, kept), spec["module"] or ""]
     if start is not None or "start" in spec:
         argv.append(json.dumps(start or gate_start(spec)))
     pid = start_child(argv, env, (log, log), kept=kept, directory=paths.rundir, is_bound=True)
-    return pipes.parent_side(pid)
+    for descriptor in kept:
+        os.close(descriptor)
+    return Gate(identify(pid), go, report)
 
 
-class HelperProcess:
-    """One stage of a job as a child of the agent; `callback` takes its reports, the last is `done` or `failed`."""
+WITHOUT_ATTEMPT = AttemptPaths(rundir="/", attempt="", torchrun_log=os.devnull, output="", values={})
 
-    def __init__(self, loop: Loop, callback: Callable[[HelperReport], None]) -> None:
-        self._loop = loop
-        self._callback = callback
-        self._reports: Optional[Reports] = None
-        self._finished = False
-        self._limit = 0.0
-        self.pid: Optional[int] = None
 
-    def start(self, arguments: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
-        """Start it with the descriptor of its reports as its last word."""
-        reader, writer = os.pipe()
-        argv = [sys.executable, *interpreter_options(), sys.argv[0], "stage", *arguments, str(writer)]
-        self.pid = start_child(argv, env, (log, log), kept=[writer], is_bound=True)
-        os.close(writer)
-        self._reports = Reports(self._loop, reader, self._on_report)
-        self._limit = limit
-        self._start_timeout()
-
-    def _start_timeout(self) -> None:
-        """Start its time limit now."""
-        reason = "took longer than its %s" % describe_limit(self._limit)
-        self._loop.after(self._limit, "stage", lambda: self._fail(reason, overdue=True))
-
-    def on_child_exit(self, pid: int, status: int) -> None:
-        """Take the end of a child: one that ended before its last report has failed."""
-        if pid == self.pid and self._reports is not None:
-            self._reports.read()
-            self.pid = None
-            self._fail(describe_end(*split_status(status)))
-            self._reports.close()
-
-    def _on_report(self, report: HelperReport) -> None:
-        if report.get("begins") and not self._finished:
-            self._start_timeout()
-        elif not self._finished:
-            if "doing" not in report:
-                self._finish()
-            self._callback(report)
-
-    def _fail(self, reason: str, *, overdue: bool = False) -> None:
-        self._on_report(
-            {"failed": {"reason": reason, "text": "", "code": "", "again": "", "overdue": overdue}}
-        )
-
-    def _finish(self) -> None:
-        self._finished = True
-        self._loop.cancel("stage")
+def start_waiting(spec: Spec, env: Mapping[str, str]) -> Gate:
+    """Start a gate that waits for its attempt; what its imports print is lost."""
+    start: GateStart = {**gate_start(spec), "waits": True}
+    return start_gate(spec, env, WITHOUT_ATTEMPT, start)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Literal, Mapping, Optional
 
+from ...protocol.exit_status import describe_end, describe_limit, split_status
 from ..lifecycle.ending import on_after_ended
 from ..lifecycle.starting import on_before_done, on_doing, on_helper_failed, on_setup_made
+from ..runtime.children import start_child
 from ..runtime.event_loop import Loop
+from ..runtime.processes import interpreter_options
+from ..runtime.reports import Reports
 from ..state.environments import append_programs_to_path, apply_environment, find_run_environment
 from .evidence import Evidence
-from .spawn import HelperProcess, make_paths, plan_environment
+from .spawn import make_paths, plan_environment
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, StartFailure
     from ...protocol.messages.local import HelperReport, StepFailure
-    from ...protocol.messages.verbs import Stage
     from ..lifecycle.run import Event
+
+    AnyStage = Literal["setup", "before", "after"]
 
 
 SETUP_LOG = "setup.log"
+DONE = {"setup": on_setup_made, "before": on_before_done, "after": on_after_ended}
 NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": "", "code": "", "again": ""}
 
 
@@ -72,90 +79,113 @@ class Stages:
         """Whether the job runs in an environment of its own."""
         return bool(self.spec.get("environment"))
 
-    # before GO
-
-    def start(self, stage: Stage) -> None:
-        """Run `setup` or `before`."""
-        if stage == "setup":
-            self._start(stage, SETUP_LOG, self._spec["setup"]["time_limit"], self._on_setup_report)
-        else:
-            log, limit = self._attempt_log("before"), self._spec["before"]["time_limit"]
-            self._start(stage, log, limit, self._on_before_report)
-
-    def _attempt_log(self, stage: str) -> str:
-        return os.path.join("attempt-%s" % self._spec["attempt"], "%s.log" % stage)
-
-    def _on_setup_report(self, report: HelperReport) -> None:
-        if "done" in report and self.is_made():
-            self._post(partial(on_setup_made))
-        elif "doing" in report:
-            self._post(partial(on_doing, text=self._evidence.shorten(report["doing"])))
-        else:
-            failure = report.get("failed") or NO_ENVIRONMENT
-            code = "CC-SETUP-002" if failure.get("overdue") else "CC-SETUP-001"
-            self._post_failure("setup", SETUP_LOG, failure, code)
-
-    def _on_before_report(self, report: HelperReport) -> None:
-        if "done" in report:
-            self._post(partial(on_before_done))
-        elif "doing" in report:
-            self._post(partial(on_doing, text=self._evidence.shorten(report["doing"])))
-        else:
-            failure = report.get("failed") or NO_ENVIRONMENT
-            self._post_failure("before", self._attempt_log("before"), failure, "CC-SETUP-005")
-
-    def _post_failure(self, stage: str, log: str, failure: StepFailure, code: str) -> None:
-        hide, text = self._evidence.redact, self._evidence.shorten(failure["text"])
-        why = hide("%s: %s" % (stage, failure["reason"]))
-        facts: StartFailure = {"text": text, "again": hide(failure["again"]), "why": why}
-        facts.update({"code": failure["code"] or code, "log": log})
-        self._post(partial(on_helper_failed, reason=why, facts=facts))
-
-    # after
-
     @property
     def has_after(self) -> bool:
-        """Whether the job has such commands, and a place to run them in."""
+        """Whether the job has commands for after its end, and a place to run them in."""
         return bool(self._spec.get("after")) and os.path.isdir(os.path.join(self._rundir, "code"))
 
-    def start_after(self, end: Mapping[str, str]) -> None:
-        """Run them with the end of the attempt in their environment; on_after_ended is posted in any case."""
-        log, limit = self._attempt_log("after"), self._spec["after"]["time_limit"]
+    # the children
+
+    def start(self, stage: AnyStage, end: Optional[Mapping[str, str]] = None) -> None:
+        """Run a stage; `after` has the end of the attempt in its environment, and on_after_ended comes in any case."""
         try:
-            self._start("after", log, limit, self._on_after_report, end)
-        except Exception as error:  # noqa: BLE001, RUF100 - it must not keep the run from its end
-            self._on_after_report({"failed": {"reason": str(error), "text": "", "code": "", "again": ""}})
+            self._start(stage, end or {})
+        except Exception as error:
+            if stage != "after":
+                raise
+            failure: StepFailure = {"reason": str(error), "text": "", "code": "", "again": ""}
+            self._on_report(stage, {"failed": failure})
 
-    def _on_after_report(self, report: HelperReport) -> None:
-        if "failed" in report:
-            reason = self._evidence.redact(f"after: {report['failed']['reason']}")
-            text = self._evidence.shorten(report["failed"]["text"])
-            self._post(partial(on_after_ended, reason=reason, text=text))
-        elif "doing" not in report:
-            self._post(partial(on_after_ended))
-
-    # all
-
-    def _start(
-        self,
-        stage: str,
-        log: str,
-        limit: float,
-        on_report: Callable[[HelperReport], None],
-        end: Optional[Mapping[str, str]] = None,
-    ) -> None:
+    def _start(self, stage: AnyStage, end: Mapping[str, str]) -> None:
         spec = self.spec
         env, _ = plan_environment(os.environ, spec, self._secrets, make_paths(self._rundir, spec))
-        env.update({**node_variables(spec), **(end or {})})
+        env.update({**node_variables(spec), **end})
         makes_environment = stage == "setup" and spec["setup"]["kind"]
         if not makes_environment:  # in there no other pip may stand in for one that is missing
             append_programs_to_path(env, spec["python"])
-        process = HelperProcess(self._loop, on_report)
+        process = HelperProcess(self._loop, partial(self._on_report, stage))
         self._processes.append(process)
-        path = os.path.join(self._rundir, log)
-        process.start([self._rundir, stage, path], path, env, float(limit))
+        path = os.path.join(self._rundir, self._log(stage))
+        process.start([self._rundir, stage, path], path, env, float(spec[stage]["time_limit"]))
+
+    def _log(self, stage: AnyStage) -> str:
+        return SETUP_LOG if stage == "setup" else f"attempt-{self._spec['attempt']}/{stage}.log"
+
+    def _on_report(self, stage: AnyStage, report: HelperReport) -> None:
+        if "doing" in report:
+            if stage != "after":
+                self._post(partial(on_doing, text=self._evidence.shorten(report["doing"])))
+        elif "done" in report and (stage != "setup" or self.is_made()):
+            self._post(partial(DONE[stage]))
+        else:
+            self._on_failure(stage, report.get("failed") or NO_ENVIRONMENT)
+
+    def _on_failure(self, stage: AnyStage, failure: StepFailure) -> None:
+        hide, text = self._evidence.redact, self._evidence.shorten(failure["text"])
+        why = hide(f"{stage}: {failure['reason']}")
+        if stage == "after":
+            self._post(partial(on_after_ended, reason=why, text=text))
+            return
+        code = "CC-SETUP-002" if failure.get("overdue") else "CC-SETUP-001"
+        if stage == "before":
+            code = "CC-SETUP-005"
+        facts: StartFailure = {"text": text, "again": hide(failure["again"]), "why": why}
+        facts.update({"code": failure["code"] or code, "log": self._log(stage)})
+        self._post(partial(on_helper_failed, reason=why, facts=facts))
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child."""
         for process in self._processes:
             process.on_child_exit(pid, status)
+
+
+class HelperProcess:
+    """One stage of a job as a child of the agent; `callback` takes its reports, the last is `done` or `failed`."""
+
+    def __init__(self, loop: Loop, callback: Callable[[HelperReport], None]) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._reports: Optional[Reports] = None
+        self._finished = False
+        self._limit = 0.0
+        self.pid: Optional[int] = None
+
+    def start(self, arguments: List[str], log: str, env: Mapping[str, str], limit: float) -> None:
+        """Start it with the descriptor of its reports as its last word."""
+        reader, writer = os.pipe()
+        argv = [sys.executable, *interpreter_options(), sys.argv[0], "stage", *arguments, str(writer)]
+        self.pid = start_child(argv, env, (log, log), kept=[writer], is_bound=True)
+        os.close(writer)
+        self._reports = Reports(self._loop, reader, self._on_report)
+        self._limit = limit
+        self._start_timeout()
+
+    def _start_timeout(self) -> None:
+        """Start its time limit now."""
+        reason = "took longer than its %s" % describe_limit(self._limit)
+        self._loop.after(self._limit, "stage", lambda: self._fail(reason, overdue=True))
+
+    def on_child_exit(self, pid: int, status: int) -> None:
+        """Take the end of a child: one that ended before its last report has failed."""
+        if pid == self.pid and self._reports is not None:
+            self._reports.read()
+            self.pid = None
+            self._fail(describe_end(*split_status(status)))
+            self._reports.close()
+
+    def _on_report(self, report: HelperReport) -> None:
+        if report.get("begins") and not self._finished:
+            self._start_timeout()
+        elif not self._finished:
+            if "doing" not in report:
+                self._finish()
+            self._callback(report)
+
+    def _fail(self, reason: str, *, overdue: bool = False) -> None:
+        self._on_report(
+            {"failed": {"reason": reason, "text": "", "code": "", "again": "", "overdue": overdue}}
+        )
+
+    def _finish(self) -> None:
+        self._finished = True
+        self._loop.cancel("stage")

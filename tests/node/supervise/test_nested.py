@@ -13,7 +13,7 @@ import pytest
 from clusterctl.node.logs.reader import Grep, filter_lines
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.runtime.processes import Identity, identify
-from clusterctl.node.supervise.ranks.nested import Callbacks, NestedRanks, find_folder, is_rank, read_marker
+from clusterctl.node.supervise.ranks.nested import NestedRanks, find_folder, is_rank, read_marker
 from clusterctl.node.supervise.ranks.workers import Worker
 from clusterctl.protocol.ranks import Rank
 
@@ -90,14 +90,20 @@ def test_two_live_processes_of_one_rank_cannot_be_told_apart(
 ) -> None:
     """Two launchers at once on a node: the program counts alone. One after the other: the last one's count."""
     found: list[str] = []
-    callbacks = Callbacks(lambda size: found.append(f"size {size}"), lambda: found.append("found"), print)
     program = Worker(identify(os.getpid()), Rank(0), 0, None, "attempt-1/0")
 
     def write(identity: Identity, rank: int) -> None:
         text = '{"rank": %d, "pid": %d, "starttime": %d, "local_rank": 0, "world_size": 2}'
         (tmp_path / f"{identity.pid}.json").write_text(text % (rank, *identity))
 
-    ranks = NestedRanks(Loop(), str(tmp_path), str(tmp_path), callbacks)
+    ranks = NestedRanks(
+        Loop(),
+        str(tmp_path),
+        str(tmp_path),
+        on_size=lambda size: found.append(f"size {size}"),
+        on_found=lambda: found.append("found"),
+        on_end=print,
+    )
     ranks.start(program)
     write(Identity(5_000_000, 1), 1)  # of an earlier launcher, and gone
     write(sleepers[0], 1)

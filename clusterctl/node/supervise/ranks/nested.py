@@ -35,14 +35,6 @@ LARGEST_MAPS = 1 << 20  # bytes of a list of mapped files
 POSITION = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
-class Callbacks(NamedTuple):
-    """What is reported of the ranks."""
-
-    on_size: Callable[[int], None]  # once for every other WORLD_SIZE
-    on_found: Callable[[], None]
-    on_end: Callable[[Worker], None]
-
-
 class StartedRank(NamedTuple):
     """A rank, as it was started."""
 
@@ -56,10 +48,19 @@ class StartedRank(NamedTuple):
 class NestedRanks:
     """Looks for the program's ranks now and then."""
 
-    def __init__(self, loop: Loop, rundir: str, markers: str, callbacks: Callbacks) -> None:
-        self._loop, self._markers, self._callbacks = loop, markers, callbacks
+    def __init__(
+        self,
+        loop: Loop,
+        rundir: str,
+        markers: str,
+        on_size: Callable[[int], None],
+        on_found: Callable[[], None],
+        on_end: Callable[[Worker], None],
+    ) -> None:
+        """`on_size` is called once for every other WORLD_SIZE."""
+        self._loop, self._markers, self._on_size, self._on_found = loop, markers, on_size, on_found
         self._workers = Workers(rundir)
-        self._watch = WorkerWatch(loop, self._workers, "nested", callbacks.on_end)
+        self._watch = WorkerWatch(loop, self._workers, "nested", on_end)
         self._known: Set[Identity] = set()
         self._seen_markers: Set[str] = set()
         self._delay = FIRST_DELAY
@@ -118,7 +119,7 @@ class NestedRanks:
         ranks = [rank for rank in started if (str(rank.rank), str(rank.world_size)) != given]
         found = [self._add(rank) for rank in sorted(ranks) if rank.identity not in known]
         if any(found):
-            self._callbacks.on_found()
+            self._on_found()
 
     def _poll_processes(self, program: Worker) -> None:
         self._delay = min(2 * self._delay, LONGEST_DELAY)
@@ -142,13 +143,13 @@ class NestedRanks:
                 else:
                     found = self._add(read_position(stat.identity, env)) or found
         if found:
-            self._callbacks.on_found()
+            self._on_found()
 
     def _add(self, started: StartedRank) -> bool:
         self._known.add(started.identity)
         if started.world_size and started.world_size not in self.sizes:
             self.sizes.add(started.world_size)
-            self._callbacks.on_size(started.world_size)
+            self._on_size(started.world_size)
         if len(self._workers.by_rank) >= MOST_RANKS:
             return False
         earlier = self._workers.by_rank.get(started.rank)

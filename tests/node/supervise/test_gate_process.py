@@ -13,8 +13,8 @@ import pytest
 
 from clusterctl.node.fork.imports import TORCHRUN
 from clusterctl.node.runtime.processes import identify
-from clusterctl.node.supervise import spare_gate
-from clusterctl.node.supervise.spare_gate import SpareGate, send_attempt
+from clusterctl.node.supervise import gate_process
+from clusterctl.node.supervise.gate_process import SpareGate, send_attempt
 from clusterctl.node.supervise.spawn import AttemptPaths, Gate
 
 SPEC: Any = {
@@ -105,7 +105,7 @@ def test_it_gets_its_attempt_in_one_line(waiting: Waiting) -> None:
 
 def test_an_attempt_that_would_hold_up_the_agent_is_not_sent(waiting: Waiting) -> None:
     """A gate that still imports reads nothing, and the agent must send its beats."""
-    assert not send_attempt(waiting.gate, SPEC, {"LONG": "x" * spare_gate.PIPE_BYTES}, PATHS)
+    assert not send_attempt(waiting.gate, SPEC, {"LONG": "x" * gate_process.PIPE_BYTES}, PATHS)
 
 
 def test_only_a_run_that_may_start_again_has_a_next_gate(
@@ -113,7 +113,7 @@ def test_only_a_run_that_may_start_again_has_a_next_gate(
 ) -> None:
     """One at a time."""
     started: list[Any] = []
-    monkeypatch.setattr(spare_gate, "start_waiting", lambda *given: started.append(given) or waiting.gate)
+    monkeypatch.setattr(gate_process, "start_waiting", lambda *given: started.append(given) or waiting.gate)
     spare = SpareGate(SimpleNamespace(set=lambda _: None), None)  # type: ignore[arg-type]  # of a record
     spare.start_next(SPEC, {})
     assert started == []
