@@ -16,7 +16,7 @@ from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.console.errors import ERRORS
 from clusterctl.console.terminal import BOLD, RED, clear_live_line, paint, print_error_line
 from clusterctl.console.text import as_in_project, display_width, json_text, sanitize
-from clusterctl.plans.runs.gang_record import attempt_of
+from clusterctl.plans.runs.state import attempt_of
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_paths import torchrun_log

@@ -18,7 +18,7 @@ from clusterctl.console.run.verdict import (
     show_verdict,
 )
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
-from clusterctl.plans.runs.gang_record import Attempt
+from clusterctl.plans.runs.state import Attempt
 from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.protocol.root_cause import Failure, find_cause

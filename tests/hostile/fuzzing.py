@@ -60,7 +60,6 @@ from clusterctl.plans.diagnose.rank_rows import newest_entry
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
-from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.plans.runs.selection import (
     Owner,
     gather_runs,
@@ -69,7 +68,7 @@ from clusterctl.plans.runs.selection import (
     sort_own_first,
     submitted_at,
 )
-from clusterctl.plans.runs.state import attempts_of, live_state, node_ranks
+from clusterctl.plans.runs.state import attempt_of, attempts_of, live_state, node_ranks
 from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.judge import to_findings
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, plan_download, plan_relay

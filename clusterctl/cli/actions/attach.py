@@ -31,7 +31,8 @@ from clusterctl.console.run.verdict import show_verdict
 from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
 from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
-from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, submitted_at
+from clusterctl.plans.runs.selection import choose_to_attach, is_live, submitted_at
+from clusterctl.plans.runs.state import Parts
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId

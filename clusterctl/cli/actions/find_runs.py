@@ -30,7 +30,6 @@ from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleanup import WarmServer, may_be_warm
 from clusterctl.plans.runs.selection import (
     Owner,
-    Parts,
     Runs,
     choose_run,
     gather_runs,
@@ -39,7 +38,7 @@ from clusterctl.plans.runs.selection import (
     owner_of,
     sort_own_first,
 )
-from clusterctl.plans.runs.state import NodeState
+from clusterctl.plans.runs.state import NodeState, Parts
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.specs.inventory.model import Allocation, Inventory, Node

@@ -28,9 +28,9 @@ from clusterctl.console.lines import BatchLogSink, JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes
-from clusterctl.plans.runs.replaced_log import ReplacedLog
-from clusterctl.plans.runs.selection import Parts, choose_run
-from clusterctl.plans.runs.state import NodeState
+from clusterctl.plans.runs.history import ReplacedLog
+from clusterctl.plans.runs.selection import choose_run
+from clusterctl.plans.runs.state import NodeState, Parts
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node

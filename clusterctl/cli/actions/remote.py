@@ -46,7 +46,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.cluster import Cluster
-    from clusterctl.plans.runs.selection import Parts
+    from clusterctl.plans.runs.state import Parts
     from clusterctl.protocol.untrusted import Untrusted
     from clusterctl.specs.inventory.model import Inventory
 

@@ -21,7 +21,8 @@ from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.interrupts import INTERRUPTS
-from clusterctl.plans.runs.selection import Parts, Runs, choose_live_run, is_live, owner_of
+from clusterctl.plans.runs.selection import Runs, choose_live_run, is_live, owner_of
+from clusterctl.plans.runs.state import Parts
 from clusterctl.protocol.reasons import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names

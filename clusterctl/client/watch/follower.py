@@ -14,9 +14,8 @@ from clusterctl.client.rpc.session import Session
 from clusterctl.client.rpc.tasks import measure_clock
 from clusterctl.client.watch.streams import StreamEnd, Streams
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.runs.gang_record import attempt_of
-from clusterctl.plans.runs.replaced_log import ReplacedLog, parse_replaced
-from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.history import ReplacedLog, parse_replaced
+from clusterctl.plans.runs.state import NodeState, attempt_of, parse_state
 from clusterctl.protocol.end_record import parse_rank
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object

@@ -13,7 +13,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.watch.follower import LogLines, NodeStreams, StateChange, Update
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.runs.replaced_log import ReplacedLog
+from clusterctl.plans.runs.history import ReplacedLog
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice

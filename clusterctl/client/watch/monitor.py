@@ -20,8 +20,8 @@ from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
+from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.node_rows import describe_halted
-from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, describe_world_event, is_recorded
 from clusterctl.protocol.end_record import find_reported_loss

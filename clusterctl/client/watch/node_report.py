@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.runs.gang_record import SlotState, attempt_of
-from clusterctl.plans.runs.state import HaltedProcess, NodeState, roster_of
+from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.reasons import NODE_0_ENDED

@@ -20,7 +20,7 @@ from clusterctl.console.text import (
 )
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
-from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
+from clusterctl.plans.runs.state import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import (
     ALONE_CODE,
     SUSPECTED_CODE,

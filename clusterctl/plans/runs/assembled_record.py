@@ -1,22 +1,35 @@
-"""The record of a run's end where no node has a complete one: put together from what each node reports of itself.
+"""Which record of a run's end counts: the best complete one, or one put together from what each node reports of itself.
 
 A node that the others lost has the part that they have written of it; one of which nothing is known is UNKNOWN.
-Not here: what is made of a record (`protocol/end_record.py`), and which complete one counts (`gang_record.py`).
+Not here: what is made of a record (`protocol/end_record.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from clusterctl.plans.runs.state import NodeState, taking_part
+from clusterctl.plans.runs.state import NodeState, Parts, taking_part
 from clusterctl.protocol.end_record import EndRecord, RecordedPart
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.states import FAILED, LOST, SUCCEEDED, UNKNOWN
 
-Parts = Mapping[str, NodeState | None]
 NOT_ITS_END = (LOST, UNKNOWN)  # what is left of a node that could not record how its part ended
+
+
+def choose_record(records: Iterable[EndRecord | None], names: Collection[str]) -> EndRecord | None:
+    """Choose the complete record that counts: of the latest attempt, and of these the one that has lost fewest nodes.
+
+    All nodes that received the hub's keep the same one. `names` are the nodes of the inventory; what a record reports
+    of others is left out.
+    """
+    complete = [record.only_nodes(names) for record in records if record is not None and record.complete]
+    return max(
+        (record for record in complete if record.parts),
+        key=lambda record: (record.attempt, -len(record.lost_nodes)),
+        default=None,
+    )
 
 
 def assemble_record(

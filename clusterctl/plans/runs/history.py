@@ -1,4 +1,7 @@
-"""What a node has on record of a run, read from its answer to `history`: samples, journal, output, numbers."""
+"""What a node has on record of a run, read from its answer to `history`: samples, journal, output, numbers.
+
+A log may have been replaced by something that is no file: what follows logs reports that by the same value.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,19 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from clusterctl.plans.runs.replaced_log import ReplacedLog, parse_replaced
+from clusterctl.errors import NodeError
 from clusterctl.protocol.end_record import MOST_RANK
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
+from clusterctl.translation import to_translate, tr
 
+LONGEST_PATH = 1000  # characters of a path below a run's directory
+KINDS: Mapping[str, str] = {
+    "link": to_translate("link"),
+    "directory": to_translate("directory"),
+    "pipe": to_translate("pipe"),
+    "socket": to_translate("socket"),
+    "device": to_translate("device"),
+}
 MOST_COLUMNS, MOST_ROWS, LONGEST_NAME = 600, 2000, 64
 MOST_BODY = 4 << 20  # bytes, unpacked
 LARGEST = 1e30
@@ -102,6 +114,26 @@ class Scalars:
     source: str
     count: int
     points: tuple[ScalarPoint, ...]
+
+
+@dataclass(frozen=True)
+class ReplacedLog:
+    """The log, and what is there now: one of KINDS."""
+
+    node: str
+    file: str
+    kind: str
+
+    @property
+    def error(self) -> NodeError:
+        """Return what is reported of it."""
+        return NodeError("CC-RUN-036", node=self.node, file=self.file, kind=tr(KINDS[self.kind]))
+
+
+def parse_replaced(node: str, raw: Untrusted) -> ReplacedLog | None:
+    """Parse what a node reports of a log; None if it is nothing that can be there."""
+    kind = raw.one_of("replaced_by", tuple(KINDS))
+    return ReplacedLog(node, raw.text("log", LONGEST_PATH), kind) if kind else None
 
 
 @dataclass(frozen=True)

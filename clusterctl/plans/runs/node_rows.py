@@ -8,8 +8,15 @@ from types import MappingProxyType
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import Judgement
-from clusterctl.plans.runs.gang_record import SlotState
-from clusterctl.plans.runs.state import HaltedProcess, NodeState, Parts, RankState, node_ranks, roster_of
+from clusterctl.plans.runs.state import (
+    HaltedProcess,
+    NodeState,
+    Parts,
+    RankState,
+    SlotState,
+    node_ranks,
+    roster_of,
+)
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank

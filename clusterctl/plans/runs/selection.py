@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.runs.state import NodeState, roster_of
+from clusterctl.plans.runs.state import NodeState, Parts, roster_of
 from clusterctl.plans.runs.verdict import find_lost, has_ended
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.run_paths import is_meant
@@ -27,7 +27,6 @@ class Owner:
         return self.name == other.name
 
 
-Parts = Mapping[str, NodeState | None]
 Runs = Mapping[RunId, Parts]
 
 

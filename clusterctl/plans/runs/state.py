@@ -1,4 +1,4 @@
-"""What state.json of each node has of a run: its state, ranks, attempts and activity; what may hang."""
+"""What each node has of a run in its state.json: state, ranks, attempts, roster and activity; what may hang."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from types import MappingProxyType
 from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.gpu_use import render_gpu_memory
 from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
-from clusterctl.plans.runs.gang_record import (
-    MOST_RANKS,
-    Attempt,
-    SlotState,
-    parse_attempts,
-    parse_roster,
-)
 from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
     MOST_ATTEMPTS,
@@ -30,8 +23,10 @@ from clusterctl.protocol.end_record import (
     parse_record,
 )
 from clusterctl.protocol.messages.facts import LARGEST_PID
-from clusterctl.protocol.ranks import NodeRank, Rank
+from clusterctl.protocol.messages.gang import NO_PROGRESS
+from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
+from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.protocol.states import (
     FINAL,
     LIVE,
@@ -49,10 +44,115 @@ from clusterctl.protocol.states import (
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
 from clusterctl.specs.values import is_node_name
-from clusterctl.translation import tr
+from clusterctl.translation import to_translate, tr
 
+_FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
+LONGEST_TEXT = 1000  # characters of a text
+MOST_RANKS = 1000  # of a node
+NO_RUN_ID = RunId("")  # what stands in a state that names no run
+LONGEST_LIMIT = 1e9  # seconds
+MOST_LEFT = 1000  # processes that could not be ended
+MOST_GPUS = 64
+LONGEST_JOB_NUMBER = 20  # characters
 LONGEST_LINE = 300
 KEPT_REASONS = ("stall", "time_limit", "stop")
+QUIET_LIMIT = 600.0  # seconds without a line after which a rank may hang
+BLOCKED_LIMIT = 30.0  # the same for one whose process waits in the kernel, as for a file server that is gone
+NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
+GIVEN_UP: Mapping[str, str] = {
+    NO_PROGRESS: to_translate("given up: three attempts in a row made no progress"),
+    "max": to_translate("given up: it was started again as often as `restart.max` allows"),
+    "code": to_translate("not started again: that is an error of the script"),
+    "reason": to_translate("not started again: the job's `restart.on` does not name this reason"),
+    "nodes": to_translate("given up: fewer nodes are left than the job needs"),
+    "majority": to_translate(
+        "given up: half or more of all nodes and spares are lost; only a majority may continue a run, "
+        "or it could run twice"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SlotState:
+    """One agent of a run: a node of the inventory, and its rank now; None for an idle spare, and for who is gone.
+
+    `reason` is why it is gone, or why it can take part no more.
+    """
+
+    number: Slot
+    node: str
+    node_rank: NodeRank | None
+    lost: bool = False
+    reason: str = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it is a spare that was not needed so far."""
+        return self.node_rank is None and not self.lost and not self.reason
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One that has ended: `reason` is a word of `restart.on` or `code`, `text` is what happened.
+
+    `node_rank` and `ranks` are those of the node that reports it; times are seconds by its clock.
+    """
+
+    number: int
+    reason: str
+    text: str
+    node: str
+    began: float | None
+    ended: float | None
+    progress: bool | None
+    node_rank: NodeRank | None = None
+    ranks: tuple[Rank, ...] = ()
+
+
+def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
+    """Read the slots of a run, in their order."""
+    return tuple(
+        SlotState(
+            Slot(entry.count("slot", MOST_SLOTS)),
+            entry.text("node", LONGEST_TEXT),
+            parse_node_rank(entry),
+            entry.flag("lost"),
+            entry.text("reason", LONGEST_TEXT) or entry.text("unfit", LONGEST_TEXT),
+        )
+        for entry in raw.records("roster", MOST_SLOTS)
+    )
+
+
+def parse_node_rank(raw: Untrusted) -> NodeRank | None:
+    """Read the rank of a node; None if it has none."""
+    number = raw.integer("node_rank", 0, MOST_SLOTS)
+    return None if number is None else NodeRank(number)
+
+
+def parse_attempts(raw: Untrusted) -> tuple[Attempt, ...]:
+    """Read the attempts that have ended, the first one first."""
+    attempts = map(_parse_attempt, raw.records("attempts", MOST_ATTEMPTS))
+    return tuple(sorted(attempts, key=lambda attempt: attempt.number))
+
+
+def _parse_attempt(raw: Untrusted) -> Attempt:
+    return Attempt(
+        number=raw.count("attempt", MOST_ATTEMPTS),
+        reason=raw.text("cause_reason", LONGEST_TEXT) or raw.text("reason", LONGEST_TEXT),
+        text=raw.text("text", LONGEST_TEXT),
+        node=raw.text("node", LONGEST_TEXT),
+        began=raw.moment("began"),
+        ended=raw.moment("ended"),
+        progress=raw.choice("progress"),
+        node_rank=parse_node_rank(raw),
+        ranks=tuple(map(Rank, raw.indices("ranks", MOST_RANKS))),
+    )
+
+
+def attempt_of(file: str) -> int:
+    """Return to which attempt a log file belongs, by its path below the run's directory."""
+    match = _FOLDER.match(file)
+    return int(match[1]) if match else 1
 
 
 @dataclass(frozen=True)
@@ -82,13 +182,6 @@ def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
         for rank, entry in raw.numbered_records("activity", max_ranks)
     ]
     return tuple(sorted(activities, key=lambda activity: activity.rank))
-
-
-NO_RUN_ID = RunId("")  # what stands in a state that names no run
-LONGEST_LIMIT = 1e9  # seconds
-MOST_LEFT = 1000  # processes that could not be ended
-MOST_GPUS = 64
-LONGEST_JOB_NUMBER = 20  # characters
 
 
 @dataclass(frozen=True)
@@ -311,7 +404,10 @@ def _render_left_process(entry: Untrusted) -> str:
     return f"pid {shown} {entry.text('name', MAX_PROCESS_NAME)} ({entry.text('state', 20) or '?'})"
 
 
-def live_state(parts: Mapping[str, NodeState | None]) -> RunState:
+Parts = Mapping[str, NodeState | None]
+
+
+def live_state(parts: Parts) -> RunState:
     """Name the state of a run of which a part lives: that which got furthest; STALLED if it makes no progress there."""
     known = [part for part in taking_part(parts).values() if part]
     states = {part.state for part in known}
@@ -319,13 +415,13 @@ def live_state(parts: Mapping[str, NodeState | None]) -> RunState:
     return STALLED if furthest == RUNNING and any(part.is_stalled for part in known) else furthest
 
 
-def stalled_since(parts: Mapping[str, NodeState | None]) -> float | None:
+def stalled_since(parts: Parts) -> float | None:
     """Return when a rank made progress last (Unix s), if that is too long ago or was when the run ended."""
     quiet = [part.quiet_since for part in parts.values() if part]
     return min((since for since in quiet if since is not None), default=None)
 
 
-def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:
+def roster_of(parts: Parts) -> tuple[SlotState, ...]:
     """Return which slot has which rank now; empty if the run does not start again.
 
     It is that of the latest attempt. Of the nodes in the same attempt, one that has lost half of the others is cut off
@@ -341,13 +437,13 @@ def _freshness(part: NodeState) -> tuple[int, bool, int]:
     return part.attempt, not is_cut_off and bool(part.roster), -lost if is_cut_off else lost
 
 
-def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | None]:
+def taking_part(parts: Parts) -> dict[str, NodeState | None]:
     """Leave out idle spares, and nodes whose place another has taken."""
     absent = {slot.node for slot in roster_of(parts) if slot.node_rank is None}
     return {name: part for name, part in parts.items() if name not in absent}
 
 
-def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, NodeRank | None]:
+def node_ranks(parts: Parts) -> dict[str, NodeRank | None]:
     """Return each node's rank, None for who has none; `parts` come in the order of the inventory, as ranks do.
 
     A silent node has a rank that is missing, which is known if as many are missing as are silent.
@@ -363,16 +459,9 @@ def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, NodeRank | No
     return {name: known.get(name, guessed.get(name)) for name in parts}
 
 
-def attempts_of(parts: Mapping[str, NodeState | None]) -> tuple[Attempt, ...]:
+def attempts_of(parts: Parts) -> tuple[Attempt, ...]:
     """Return the attempts that have ended, as the node reports that has most."""
     return max((part.attempts for part in parts.values() if part), key=len, default=())
-
-
-QUIET_LIMIT = 600.0  # seconds without a line after which a rank may hang
-BLOCKED_LIMIT = 30.0  # the same for one whose process waits in the kernel, as for a file server that is gone
-
-Parts = Mapping[str, NodeState | None]
-NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
 
 
 def find_stall(activity: RankActivity, now: float) -> str:

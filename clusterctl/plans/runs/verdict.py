@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, cast
 from clusterctl.codes.lookup import find_entry, word
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
-from clusterctl.plans.runs.assembled_record import assemble_record, with_own_reasons
-from clusterctl.plans.runs.gang_record import Attempt, choose_record
+from clusterctl.plans.runs.assembled_record import assemble_record, choose_record, with_own_reasons
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
+    Attempt,
     EndSummary,
     NodeState,
+    Parts,
     attempts_of,
     live_state,
     roster_of,
@@ -93,7 +94,7 @@ class Verdict:
 
 def conclude(
     run_id: RunId,
-    parts: Mapping[str, NodeState | None],
+    parts: Parts,
     names: Collection[str] = (),
     offsets: Mapping[str, float] = NO_OFFSETS,
 ) -> Verdict | None:
@@ -108,7 +109,7 @@ def conclude(
 
 def conclude_over(
     run_id: RunId,
-    parts: Mapping[str, NodeState | None],
+    parts: Parts,
     names: Collection[str] = (),
     offsets: Mapping[str, float] = NO_OFFSETS,
     unreachable: Mapping[str, str] = NOTHING_UNREACHABLE,
@@ -130,57 +131,57 @@ def conclude_over(
     return replace(make_verdict(run_id, parts, assembled), is_assembled=has_begun, seconds=seconds)
 
 
-def find_summary(parts: Mapping[str, NodeState | None]) -> EndSummary | None:
+def find_summary(parts: Parts) -> EndSummary | None:
     """Return how a run ended by the complete record of its latest attempt; None if no node has one."""
     summaries = [part.end for part in parts.values() if part and part.end]
     newest = max(summaries, key=lambda summary: summary.attempt, default=None)
     return newest if newest is not None and newest.attempt >= _latest_attempt(parts) else None
 
 
-def _find_record(parts: Mapping[str, NodeState | None], names: Collection[str]) -> EndRecord | None:
+def _find_record(parts: Parts, names: Collection[str]) -> EndRecord | None:
     record = choose_record((part.record for part in parts.values() if part), names)
     return record if record is not None and record.attempt >= _latest_attempt(parts) else None
 
 
-def _latest_attempt(parts: Mapping[str, NodeState | None]) -> int:
+def _latest_attempt(parts: Parts) -> int:
     return max((part.attempt for part in parts.values() if part), default=1)
 
 
-def is_recorded(parts: Mapping[str, NodeState | None]) -> bool:
+def is_recorded(parts: Parts) -> bool:
     """Return whether a node has the complete record of a run's end."""
     return find_summary(parts) is not None or _find_record(parts, set(parts)) is not None
 
 
-def has_ended(parts: Mapping[str, NodeState | None]) -> bool:
+def has_ended(parts: Parts) -> bool:
     """Return whether a run has ended: by a complete record, or because no known part lives."""
     return not any(part.live for part in parts.values() if part) or is_recorded(parts)
 
 
-def find_lost(parts: Mapping[str, NodeState | None]) -> set[str]:
+def find_lost(parts: Parts) -> set[str]:
     """Return the nodes that are lost for good, by the roster or the complete record of the latest attempt."""
     record = _find_record(parts, _recorded_names(parts))
     lost = {slot.node for slot in roster_of(parts) if slot.lost}
     return lost | set(record.lost_nodes if record is not None else ())
 
 
-def _recorded_names(parts: Mapping[str, NodeState | None]) -> set[str]:
+def _recorded_names(parts: Parts) -> set[str]:
     records = [part.record for part in parts.values() if part and part.record]
     return {part.node for record in records for part in record.parts}
 
 
-def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> RunState:
+def name_state(run_id: RunId, parts: Parts, names: Collection[str] = ()) -> RunState:
     """Name the state of a run; `names` as in `conclude`."""
     return judged_state(conclude(run_id, parts, names), parts)
 
 
-def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> RunState:
+def judged_state(verdict: Verdict | None, parts: Parts) -> RunState:
     """Name the state by what `conclude` has returned."""
     return verdict.state if verdict is not None else live_state(parts)
 
 
 def make_verdict(
     run_id: RunId,
-    parts: Mapping[str, NodeState | None],
+    parts: Parts,
     record: EndRecord,
     given: RunEnd | None = None,
 ) -> Verdict:

@@ -15,8 +15,7 @@ from session import Session
 from waiting import HANG, wait_until
 
 from clusterctl.node.runtime.processes import boot_id
-from clusterctl.plans.runs.gang_record import parse_roster
-from clusterctl.plans.runs.state import parse_state
+from clusterctl.plans.runs.state import parse_roster, parse_state
 from clusterctl.protocol.states import PROTOCOL
 from clusterctl.protocol.untrusted import Untrusted
 

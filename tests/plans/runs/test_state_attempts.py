@@ -9,9 +9,9 @@ from ends import judge
 
 from clusterctl.node.gang.state import Roster
 from clusterctl.plans.launch.placement import warn_of_losses
-from clusterctl.plans.runs.gang_record import GIVEN_UP
 from clusterctl.plans.runs.selection import gather_runs, is_complete, may_have_processes
 from clusterctl.plans.runs.state import (
+    GIVEN_UP,
     NodeState,
     attempts_of,
     parse_state,

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from ends import cause_of, conclude_ended, read_record, recorded_cause
 
-from clusterctl.plans.runs.assembled_record import assemble_record
-from clusterctl.plans.runs.gang_record import choose_record
+from clusterctl.plans.runs.assembled_record import assemble_record, choose_record
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.end_record import parse_record
