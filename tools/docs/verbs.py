@@ -12,7 +12,7 @@ from tables import anchor, table
 
 from clusterctl.cli.help import VERBS, VerbCommand, own_options
 from clusterctl.cli.main import root
-from clusterctl.cli.options import Seconds, WholeNumber
+from clusterctl.cli.options import Number
 from clusterctl.translation import language, tr
 
 SHARED = frozenset(("inventory", "lab", "machines", "verbose", "quiet", "color", "version"))
@@ -91,7 +91,7 @@ def row(option: click.Option) -> tuple[str, str]:
     notes = []
     if option.show_default and option.default is not None:
         notes.append(tr("Default: `{}`.").format(option.default))
-    if isinstance(option.type, (WholeNumber, Seconds)):
+    if isinstance(option.type, Number):
         notes.append(tr("{} or more.").format(f"{option.type.least:g}"))
     meaning = (" " if language() == "en" else "").join([tr(option.help or ""), *notes])
     return ", ".join(f"`{name}`" for name in option.opts) + value, meaning
