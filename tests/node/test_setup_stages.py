@@ -72,15 +72,34 @@ def wish(run: NodeRun, files: Path | None, *steps: dict[str, Any], **changes: An
     run.spec["setup"] = {**made_of, "time_limit": 3600.0, **changes}
 
 
-def provide(run: NodeRun, *, answer: str = "environment") -> dict[str, Any]:
-    """Start a run and have it make its environment, as a client that has sent the files."""
-    run.start()
-    setup = run.hear("setup")
+def begin(run: NodeRun, stage: str = "setup", **options: Any) -> None:
+    """Start a run and order a stage of its job, as a client that has sent the files."""
+    session = run.start({"KEY": "s3cret-word"}, **options)
     run.hear("started")
-    assert setup["made"] is False
-    assert run.session is not None
-    run.session.send({"do": "setup"})
+    session.send({"do": stage})
+
+
+def provide(run: NodeRun, *, answer: str = "environment") -> dict[str, Any]:
+    """Start a run and have it make its environment."""
+    begin(run)
+    assert [event["made"] for event in run.heard if event.get("event") == "setup"] == [False]
     return run.hear(answer)
+
+
+def finish(run: NodeRun) -> dict[str, Any]:
+    """Let the ranks start when the gate is ready, and wait for the end of the run."""
+    run.hear("ready")
+    assert run.session is not None
+    run.session.send({"do": "go", "master_port": run.port})
+    return run.ended()
+
+
+def share(run: NodeRun, other: NodeRun) -> None:
+    """Give a run the work directory and the setup of another one."""
+    run.workdir, run.spec["setup"] = other.workdir, other.spec["setup"]
+    run.code.mkdir(parents=True, exist_ok=True)
+    for folder in (run.rundir.parent, run.rundir):
+        folder.chmod(0o700)
 
 
 @pytest.fixture
@@ -99,18 +118,10 @@ def test_a_venv_is_made_once(node: Make, files: Path) -> None:
     first = node(PRINTS).use_stub()
     wish(first, files, *VENV, shell("tool; command -v tool"))
     provide(first)
-    first.hear("ready")
-    assert first.session is not None
-    first.session.send({"do": "go", "master_port": first.port})
-    first.hear("listening")
-    state = first.ended()
+    state = finish(first)
     prefix, version, path = json.loads(first.output(0))
     second = node(PRINTS).use_stub()
-    second.workdir = first.workdir
-    second.spec["setup"] = first.spec["setup"]
-    second.code.mkdir(parents=True)
-    for folder in (second.rundir.parent, second.rundir):
-        folder.chmod(0o700)
+    share(second, first)
     second.start()
     made = second.hear("setup")
     second.hear("ready")
@@ -136,9 +147,7 @@ def test_a_step_that_fails(node: Make, files: Path) -> None:
     run = node().use_stub()
     begun = step("mkdir", "-p", [ENVIRONMENT, "/bin"])
     wish(run, files, begun, shell("ls ..; echo begin; echo it is s3cret-word >&2; exit 7"))
-    run.start({"KEY": "s3cret-word"})
-    run.hear("started")
-    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    begin(run)
     failed = run.hear("setup_failed")
     state = run.ended()
     name = next((run.workdir / "envs").iterdir())
@@ -167,12 +176,8 @@ def test_a_venv_of_a_venv(node: Make, tmp_path: Path) -> None:
     run = node("import outerpkg, sys; print(sys.prefix)", python=python).use_stub()
     make = step([{"fill": "python"}], "-m", "venv", "--without-pip", "--system-site-packages", [ENVIRONMENT])
     wish(run, None, make, shell("python -c 'import outerpkg'"), outer=True)
-    run.start(command=(python, "-c", BOOT))
-    run.hear("started")
-    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
-    run.hear("ready")
-    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
-    state = run.ended()
+    begin(run, command=(python, "-c", BOOT))
+    state = finish(run)
 
     assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
     assert run.output(0).startswith(str(run.workdir / "envs"))
@@ -205,12 +210,8 @@ def test_what_venv_brings_hides_nothing_newer(
     run = node(script, python=python).use_stub()
     first = {"programs": ["sh"], "arguments": ["-c", make, [ENVIRONMENT]], "shown": "venv"}
     wish(run, files, first, {**VENV[1], "programs": [sys.executable]}, outer=True)
-    run.start(command=(python, "-c", BOOT))
-    run.hear("started")
-    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
-    run.hear("ready")
-    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
-    state = run.ended()
+    begin(run, command=(python, "-c", BOOT))
+    state = finish(run)
 
     assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
     assert run.output(0).split() == [left, left]
@@ -238,9 +239,7 @@ def test_conda_by_a_stand_in(node: Make, tmp_path: Path) -> None:
     }
     wish(run, None, make, shell('echo "in $CONDA_PREFIX"'), kind="conda")
     provide(run)
-    run.hear("ready")
-    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
-    state = run.ended()
+    state = finish(run)
     prefix = next(path.parent for path in (run.workdir / "envs").glob("*/*/conda-meta"))
 
     assert state["state"] == "SUCCEEDED", run.output(0, "stderr")
@@ -272,14 +271,9 @@ def test_time_that_was_waited_for_others_does_not_count(node: Make) -> None:
         kind=None,
         time_limit=7,
     )
-    runs[1].workdir, runs[1].spec["setup"] = runs[0].workdir, runs[0].spec["setup"]
-    runs[1].rundir.mkdir(parents=True)
-    for folder in (runs[1].rundir.parent, runs[1].rundir):
-        folder.chmod(0o700)
+    share(runs[1], runs[0])
     for run in runs:
-        run.start()
-        run.hear("started")
-        run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+        begin(run)
         run.hear("doing")
     first = runs[0].hear("setup_failed", "environment")
     second = runs[1].hear("setup_failed", "environment")
@@ -300,9 +294,7 @@ def test_what_ends_a_setup_ends_all_of_it(node: Make, how: str) -> None:
         kind=None,
         time_limit=2 if how == "limit" else 3600,
     )
-    run.start()
-    run.hear("started")
-    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    begin(run)
     run.hear("doing")
     if how != "limit":
         sleeping = lambda: [command for command in run.left().values() if "sleep" in command]  # noqa: E731  a word for it
@@ -330,9 +322,7 @@ def test_what_a_command_leaves_in_the_background(node: Make) -> None:
     ]
     run = node().use_stub()
     wish(run, None, *steps, kind=None)
-    run.start({"KEY": "s3cret-word"})
-    run.hear("started")
-    run.session.send({"do": "setup"})  # type: ignore[union-attr]  # it was just started
+    begin(run)
     failed = run.hear("setup_failed")
     run.ended()
 
@@ -413,10 +403,7 @@ def test_two_runs_at_once_make_it_once(node: Make, files: Path, tmp_path: Path) 
         shell(f"echo made >> '{count}'; while [ ! -e '{go_on}' ]; do sleep 0.05; done"),
         kind=None,
     )
-    runs[1].workdir, runs[1].spec["setup"] = runs[0].workdir, runs[0].spec["setup"]
-    runs[1].rundir.mkdir(parents=True)
-    for folder in (runs[1].rundir.parent, runs[1].rundir):
-        folder.chmod(0o700)
+    share(runs[1], runs[0])
     threads = [threading.Thread(target=provide, args=(run,)) for run in runs]
     for thread in threads:
         thread.start()
@@ -447,21 +434,12 @@ def around(run: NodeRun, name: str) -> str:
     return (run.rundir / "attempt-1" / f"{name}.log").read_text()
 
 
-def with_before(run: NodeRun, wanted: str = "ready") -> dict[str, Any]:
-    """Start a run; its code is there, so that the commands of `before` can be run."""
-    run.start({"KEY": "s3cret-word"})
-    run.hear("started")
-    run.session.send({"do": "before"})  # type: ignore[union-attr]  # it was just started
-    return run.hear(wanted)
-
-
 @pytest.mark.parametrize("code", [0, 3])
 def test_commands_around_an_attempt(node: Make, code: int) -> None:
     """`before` runs in the code before the gate is ready, `after` knows how the ranks ended, well or badly."""
     run = node(f"raise SystemExit({code})", before=AROUND, after=AROUND).use_stub()
-    with_before(run)
-    run.session.send({"do": "go", "master_port": run.port})  # type: ignore[union-attr]  # it was just started
-    state = run.ended()
+    begin(run, "before")
+    state = finish(run)
 
     assert around(run, "before").splitlines()[1:] == ["0  code s3cret-word"]
     assert around(run, "after").splitlines()[1:] == [
@@ -474,7 +452,8 @@ def test_a_before_that_fails(node: Make) -> None:
     """Nothing is started; `after` cleans up what it may have begun."""
     before = {"steps": [shell("echo no mount; false")], "time_limit": 3600.0}
     run = node(before=before, after=AROUND).use_stub()
-    failed = with_before(run, "setup_failed")
+    begin(run, "before")
+    failed = run.hear("setup_failed")
     state = run.ended()
 
     assert (failed["code"], failed["text"], failed["log"]) == (
