@@ -17,7 +17,6 @@ from clusterctl.codes.lookup import REPORTED
 from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     CheckSelection,
-    all_checks,
     choose_checks,
     evaluate,
     resolve_waivers,
@@ -131,8 +130,8 @@ def choice_of(case: Mapping[str, Any]) -> CheckSelection:
     written = case.get("waive", [])
     waivers = [Waiver(**{"nodes": "all", "file": "inventory.yaml", **one}) for one in written]
     names = [node.name for node in nodes(case)]
-    left_out = choose_checks(all_checks(), case.get("only", []), case.get("skip", []))
-    return CheckSelection(left_out, resolve_waivers(all_checks(), waivers, names))
+    left_out = choose_checks(case.get("only", []), case.get("skip", []))
+    return CheckSelection(left_out, resolve_waivers(waivers, names))
 
 
 def deep_of(case: Mapping[str, Any]) -> DeepCheckResult | None:

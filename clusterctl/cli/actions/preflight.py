@@ -92,9 +92,9 @@ def select_checks(
 
     Raises UsageError for words and codes that mean nothing, before any node is asked.
     """
-    registry, names = all_checks(), [node.name for node in inventory.nodes]
+    names = [node.name for node in inventory.nodes]
     waivers = (*inventory.waive, *(job.waive if job else ()))
-    return CheckSelection(choose_checks(registry, only, skip), resolve_waivers(registry, waivers, names))
+    return CheckSelection(choose_checks(only, skip), resolve_waivers(waivers, names))
 
 
 @dataclass(frozen=True)

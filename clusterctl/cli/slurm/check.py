@@ -28,7 +28,7 @@ from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError, StartError
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.checks.registry import all_checks, choose_checks
+from clusterctl.plans.checks.registry import choose_checks
 from clusterctl.plans.diagnose.network_tests import DeepCheckResult, plan_deep_job
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.plans.slurm.judge import judge_nodes, make_nodes
@@ -86,7 +86,7 @@ class SlurmCheck:
         deep: bool = False,
     ) -> tuple[tuple[Node, ...], Preflight]:
         """Get nodes from Slurm, have their facts gathered, and judge them; gives the nodes with the result."""
-        skipped = choose_checks(all_checks(), only, skip)
+        skipped = choose_checks(only, skip)
         chosen = choose_slurm_nodes(self._job, *choice) if self._job else choose_named_nodes(*choice)
         nodes = replace(chosen, count=chosen.total, spares=0)
         login = LoginNode(cluster, self._login, interpreter(self._login))

@@ -24,7 +24,7 @@ from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import render_size, render_upload
 from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
-from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, all_checks, resolve_waivers
+from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, resolve_waivers
 from clusterctl.plans.checks.script import mark_suspected
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
 from clusterctl.plans.slurm.submission import (
@@ -114,7 +114,7 @@ class SlurmLaunch(LaunchBase):
     def _resolve_waivers(self) -> tuple[AppliedWaiver, ...]:
         """Resolve the waivers as if they were for all nodes: which ones there will be is not known."""
         waivers = (*self._inventory.waive, *self._job.waive)
-        return resolve_waivers(all_checks(), [replace(one, nodes=ALL) for one in waivers], [self._login.name])
+        return resolve_waivers([replace(one, nodes=ALL) for one in waivers], [self._login.name])
 
     def _send_code(self, login: LoginNode, code: ScanResult) -> None:
         self._phases.start("code")

@@ -21,6 +21,7 @@ from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS
 from clusterctl.plans.launch.network import NodeNetwork
+from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.script import JobCode
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
@@ -142,7 +143,7 @@ class CheckContext(Observations):
         """Return whether the job trains on GPUs; without a job, whether any node has some."""
         if self.job is None:
             return any(facts.gpus.count for _, facts in self.known)
-        return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu" or bool(self.job.gpus)
+        return needs_gpus(self.job)
 
 
 def _unanswered(facts: Facts) -> frozenset[str]:

@@ -73,21 +73,23 @@ class CheckSelection:
 ALL_CHECKS = CheckSelection()
 
 
-def choose_checks(known: Mapping[str, Check], only: Sequence[str], skip: Sequence[str]) -> frozenset[str]:
+def choose_checks(only: Sequence[str], skip: Sequence[str]) -> frozenset[str]:
     """Return the codes that are not to be judged; words are codes, families or globs, separated by commas.
 
     An unknown word is a UsageError that names the nearest. A finding that a node gave no answer stays.
     """
-    selected = _expand_patterns(known, only) if only else frozenset(known)
-    return frozenset(known) - (selected - _expand_patterns(known, skip)) - set(UNANSWERED)
+    every = frozenset(REGISTERED)
+    selected = _expand_patterns(only) if only else every
+    return every - (selected - _expand_patterns(skip)) - set(UNANSWERED)
 
 
-def _expand_patterns(known: Mapping[str, Check], patterns: Iterable[str]) -> frozenset[str]:
+def _expand_patterns(patterns: Iterable[str]) -> frozenset[str]:
     parts = [part.strip() for word in patterns for part in word.split(",") if part.strip()]
-    return frozenset(code for part in parts for code in _match_codes(known, part))
+    return frozenset(code for part in parts for code in _match_codes(part))
 
 
-def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
+def _match_codes(pattern: str) -> list[str]:
+    known = all_checks()
     full = pattern.upper() if pattern.upper().startswith("CC-") else f"CC-{pattern.upper()}"
     matches = [
         code for code in known if code == full or code.startswith(f"{full}-") or fnmatchcase(code, full)
@@ -106,14 +108,13 @@ def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
     )
 
 
-def resolve_waivers(
-    known: Mapping[str, Check], waivers: Sequence[Waiver], names: Sequence[str]
-) -> tuple[AppliedWaiver, ...]:
+def resolve_waivers(waivers: Sequence[Waiver], names: Sequence[str]) -> tuple[AppliedWaiver, ...]:
     """Find the nodes of waivers; `names` are the whole inventory's. UsageError for what cannot be waived."""
-    return tuple(_resolve_waiver(known, waiver, names) for waiver in waivers)
+    return tuple(_resolve_waiver(waiver, names) for waiver in waivers)
 
 
-def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[str]) -> AppliedWaiver:
+def _resolve_waiver(waiver: Waiver, names: Sequence[str]) -> AppliedWaiver:
+    known = all_checks()
     location = f"{waiver.file}: waive {waiver.code}"
     if waiver.code not in known:
         guess = find_nearest(waiver.code, known)

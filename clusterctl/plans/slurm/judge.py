@@ -17,7 +17,6 @@ from clusterctl.plans.checks.framework import SEVERITIES, Finding, LocalFacts, O
 from clusterctl.plans.checks.registry import (
     AppliedWaiver,
     CheckSelection,
-    all_checks,
     evaluate,
     resolve_waivers,
 )
@@ -126,7 +125,7 @@ def select_in_allocation(check: CheckPart, nodes: Sequence[Node], skipped: froze
     listed: Sequence[Waiver] = from_plain(check["waive"])
     for waiver in listed:
         try:
-            waivers += resolve_waivers(all_checks(), [waiver], [node.name for node in nodes])
+            waivers += resolve_waivers([waiver], [node.name for node in nodes])
         except UsageError:  # names other nodes; the client has verified the rest
             continue
     return CheckSelection(SKIPPED | skipped, tuple(waivers))

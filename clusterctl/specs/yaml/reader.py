@@ -93,15 +93,13 @@ def decode_source(data: bytes, file: str, *, max_bytes: int = MOST_BYTES) -> str
         raise SpecError([Issue.of("CC-SPEC-002", "byte", location, byte=data[error.start])]) from error
 
 
-def read_document(
-    text: str, file: str, *, max_bytes: int = MOST_BYTES
-) -> tuple[YamlMapping, tuple[Issue, ...]]:
+def read_document(text: str, file: str) -> tuple[YamlMapping, tuple[Issue, ...]]:
     """Read the keys and values of a file, with the issues that leave the rest worth examining.
 
     Raises SpecError when nothing is left to examine.
     """
     start = Location(file, 1, 1)
-    tree, issues = read_tree(text, start, max_bytes=max_bytes)
+    tree, issues = read_tree(text, start)
     if isinstance(tree, YamlMapping):
         return tree, issues
     if tree is None or (isinstance(tree, YamlScalar) and tree.text is None):
@@ -111,12 +109,10 @@ def read_document(
     raise SpecError(sort_issues((*issues, issue)))
 
 
-def read_tree(
-    text: str, start: Location, *, max_bytes: int = MOST_BYTES
-) -> tuple[YamlTree | None, tuple[Issue, ...]]:
+def read_tree(text: str, start: Location) -> tuple[YamlTree | None, tuple[Issue, ...]]:
     """Read one YAML value that begins at a place; None if there is no value."""
-    if len(text) > max_bytes:
-        raise SpecError([_too_large_issue(start, max_bytes)])
+    if len(text) > MOST_BYTES:
+        raise SpecError([_too_large_issue(start, MOST_BYTES)])
     text = text.removeprefix("\ufeff")
     has_substitutes = not _SUBSTITUTE.search(text) and bool(_ONLY_IN_QUOTES.search(text))
     if has_substitutes:
