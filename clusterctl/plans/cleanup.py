@@ -34,6 +34,8 @@ BEYOND_NEWEST, OLD, NEVER_STARTED = (
 )
 LONGEST_NODE_DIR = 255  # characters of the name of a node's directory within a run's
 NEVER_STARTED_FOR = 86400.0  # seconds after which a run that was never started counts as given up
+MOST_SERVERS = 1
+MOST_MODULES = 100
 
 
 @dataclass(frozen=True)
@@ -213,10 +215,6 @@ def select_orphans(orphans: Iterable[Orphan], user: Owner | None) -> tuple[Orpha
 
 def _owner(orphan: Orphan) -> Owner:
     return Owner(orphan.launched_by or "", orphan.launched_id or "")
-
-
-MOST_SERVERS = 1
-MOST_MODULES = 100
 
 
 @dataclass(frozen=True)

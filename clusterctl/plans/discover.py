@@ -26,6 +26,24 @@ ACTIVE = "python3"  # the interpreter where the inventory names none
 MAX_PATH = 255  # characters; longer texts of nodes are cut
 _VERSION = re.compile(r"[\w.+!-]{1,64}")
 _PATH = re.compile(r"[\w./~+@ -]+")
+# Of a machine with any other error an SSH server answered.
+NOT_REACHED = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004", "CC-SSH-005", "CC-SSH-013")
+# What a package is called where it is installed from, if that is not the name that is imported.
+PACKAGES: Mapping[str, str] = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "dotenv": "python-dotenv",
+    "tensorboardX": "tensorboardX",
+    "pytorch_lightning": "pytorch-lightning",
+    "hydra": "hydra-core",
+    "omegaconf": "omegaconf",
+    "git": "gitpython",
+    "bs4": "beautifulsoup4",
+}
+COMES_WITH_TORCH = frozenset({"torch", "functorch", "torchgen"})
 
 
 @dataclass(frozen=True)
@@ -67,10 +85,6 @@ def plan_discovery(
         node.name: _describe_failure(failures[node.name]) for node in nodes if node.name in failures
     }
     return DiscoveredCluster({**answered, **unanswered}, tuple(_render_advice(networks, candidates)))
-
-
-# Of a machine with any other error an SSH server answered.
-NOT_REACHED = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004", "CC-SSH-005", "CC-SSH-013")
 
 
 def _describe_failure(error: ClusterctlError) -> DiscoveredNode:
@@ -323,24 +337,6 @@ def list_imports(source: bytes, local: Collection[str]) -> tuple[str, ...]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add((node.module or "").partition(".")[0])
     return tuple(sorted(names - {"", *local} - sys.stdlib_module_names))
-
-
-# What a package is called where it is installed from, if that is not the name that is imported.
-PACKAGES: Mapping[str, str] = {
-    "PIL": "pillow",
-    "cv2": "opencv-python-headless",
-    "sklearn": "scikit-learn",
-    "skimage": "scikit-image",
-    "yaml": "pyyaml",
-    "dotenv": "python-dotenv",
-    "tensorboardX": "tensorboardX",
-    "pytorch_lightning": "pytorch-lightning",
-    "hydra": "hydra-core",
-    "omegaconf": "omegaconf",
-    "git": "gitpython",
-    "bs4": "beautifulsoup4",
-}
-COMES_WITH_TORCH = frozenset({"torch", "functorch", "torchgen"})
 
 
 def list_requirements(imports: Iterable[str], torch: str | None) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ GRADES: Mapping[str, str] = {
     "waited": to_translate("usually a consequence: another rank did not take part"),
     "peer": to_translate("usually a consequence: another rank exited"),
 }
+MOST_FOUND = 20  # codes
 
 
 class Example(TypedDict):
@@ -106,9 +107,6 @@ def find_code(word: str) -> str:
         if code in known:
             return code
     raise _unknown_code_error(word, match, family, known)
-
-
-MOST_FOUND = 20  # codes
 
 
 def search_texts(words: Sequence[str]) -> dict[str, str]:

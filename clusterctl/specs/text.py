@@ -9,14 +9,22 @@ from functools import lru_cache
 from clusterctl.protocol.exit_status import largest_units
 from clusterctl.translation import to_translate, tr
 
+LONGEST_GUESS = 64
+SHORTEST_BEGINNING = 3  # of a name of several words
+_DURATIONS = {
+    "dh": to_translate("{n}d{rest:02}h"),
+    "hm": to_translate("{n}h{rest:02}m"),
+    "ms": to_translate("{n}m{rest:02}s"),
+    "d": to_translate("{n}d"),
+    "h": to_translate("{n}h"),
+    "m": to_translate("{n}m"),
+    "s": to_translate("{n} s"),
+}
+
 
 def plural(number: int, noun: str) -> str:
     """Write a number before its noun, with an s unless it is one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-LONGEST_GUESS = 64
-SHORTEST_BEGINNING = 3  # of a name of several words
 
 
 def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
@@ -45,17 +53,6 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
 def did_you_mean_exactly(suggestion: str) -> str:
     """Render a guess that was made elsewhere as the end of a message."""
     return tr(", did you mean {word!r}?", word=suggestion)
-
-
-_DURATIONS = {
-    "dh": to_translate("{n}d{rest:02}h"),
-    "hm": to_translate("{n}h{rest:02}m"),
-    "ms": to_translate("{n}m{rest:02}s"),
-    "d": to_translate("{n}d"),
-    "h": to_translate("{n}h"),
-    "m": to_translate("{n}m"),
-    "s": to_translate("{n} s"),
-}
 
 
 def render_duration(seconds: float) -> str:

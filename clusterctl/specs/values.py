@@ -27,6 +27,23 @@ _RESERVED_PREFIXES = (*CLEARED_PREFIXES, "GROUP_", "ROLE_", "CLUSTERCTL_")
 _RESERVED_NAMES = tuple(name for name in CLEARED_NAMES if not name.startswith(_RESERVED_PREFIXES))
 
 FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFIXES)}){ENV_PATTERN}"
+SIZE_PATTERN = r"0|\d+(\.\d+)? ?([kKMGT]i?)?B"
+SMALLEST_SIZE = 1000**2
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kKMGT]?)(i?)B", re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+LONGEST_HOST = 253
+LONGEST_CHAIN = 8  # bastions
+LONGEST_NIC = 15  # IFNAMSIZ of Linux, less the final NUL
+LOWEST_PORT = 1024
+HIGHEST_PORT = 65535
+HOST_PATTERN = r"[A-Za-z0-9._][A-Za-z0-9._-]*"
+USER_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9._@+-]*"
+NIC_PATTERN = r"[^\s/:,@=^-][^\s/:,@]{0,14}"
+PORTS_PATTERN = r"[0-9]{1,5}-[0-9]{1,5}"
+IPV4_PATTERN = r"[0-9]{1,3}(\.[0-9]{1,3}){3}"
+PROXY_TOKENS = "%h %p %r %%"
+DIRECT = "none"  # as in OpenSSH's `ProxyJump none`
+_BASTION = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
 
 
 def accepts(parse: Callable[[str], object], text: str) -> bool:
@@ -164,13 +181,6 @@ def parse_env_name(text: str) -> str:
     return text
 
 
-SIZE_PATTERN = r"0|\d+(\.\d+)? ?([kKMGT]i?)?B"
-SMALLEST_SIZE = 1000**2
-
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kKMGT]?)(i?)B", re.ASCII)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
 class Size(int):
     """A number of bytes that is written as people write it."""
 
@@ -193,23 +203,6 @@ def parse_size(text: str) -> Size:
     if size < SMALLEST_SIZE:
         raise InvalidValueError("CC-SPEC-015", "small-size", text=quoted(text))
     return size
-
-
-LONGEST_HOST = 253
-LONGEST_CHAIN = 8  # bastions
-LONGEST_NIC = 15  # IFNAMSIZ of Linux, less the final NUL
-LOWEST_PORT = 1024
-HIGHEST_PORT = 65535
-
-HOST_PATTERN = r"[A-Za-z0-9._][A-Za-z0-9._-]*"
-USER_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9._@+-]*"
-NIC_PATTERN = r"[^\s/:,@=^-][^\s/:,@]{0,14}"
-PORTS_PATTERN = r"[0-9]{1,5}-[0-9]{1,5}"
-IPV4_PATTERN = r"[0-9]{1,3}(\.[0-9]{1,3}){3}"
-PROXY_TOKENS = "%h %p %r %%"
-
-DIRECT = "none"  # as in OpenSSH's `ProxyJump none`
-_BASTION = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
 
 
 def is_ipv6(text: str) -> bool:

@@ -30,6 +30,40 @@ from clusterctl.translation import to_translate, tr, trn
 
 Endpoints = tuple[str, str]  # from, to
 Kind = Literal["all", "groups", "node", "into", "out of", "pair", "way"]
+BEFORE_TRANSFER = ("connect", "greet")
+_CLOSED: Mapping[Kind, str] = {
+    "all": to_translate("all {count} connections between {nodes} fail"),
+    "groups": to_translate("{groups} cannot reach each other"),
+    "node": to_translate("{node} cannot reach any node, and no node can reach it"),
+    "into": to_translate("no node can reach {node}, but it can reach others"),
+    "out of": to_translate("{node} cannot reach any node, but others can reach it"),
+    "pair": to_translate("{node} <-> {peer} blocked"),
+    "way": to_translate("{node} -> {peer} blocked"),
+}
+_SUSPECTS: Mapping[Kind, str] = {
+    "groups": to_translate("different networks or VLANs?"),
+    "node": to_translate("its NIC, cable, VLAN or firewall?"),
+    "into": to_translate("a firewall on {node}?"),
+    "out of": to_translate("a firewall on {node}?"),
+    "pair": to_translate("a firewall, or no route between their networks?"),
+    "way": to_translate("a firewall on {peer}?"),
+}
+SLOW_RTT = 5000  # microseconds
+SLOW_SECONDS = 2.0
+SLOW_FACTOR = 10  # as slow as others
+HEADER_BYTES = 120  # bytes of a packet that no segment carries, generously
+LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU
+COMMON_MTU, SMALL_MTU = 1500, 1400
+LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
+_WHERE: Mapping[Kind, str] = {
+    "all": to_translate("on all {count} connections between {nodes}"),
+    "groups": to_translate("between {groups}"),
+    "node": to_translate("to and from {node}"),
+    "into": to_translate("to {node}"),
+    "out of": to_translate("from {node}"),
+    "pair": to_translate("{node} <-> {peer}"),
+    "way": to_translate("{node} -> {peer}"),
+}
 
 
 @dataclass(frozen=True)
@@ -199,30 +233,8 @@ def _describe_duplicate_address(
     return None
 
 
-BEFORE_TRANSFER = ("connect", "greet")
-
-
 def _is_closed(path: MeshPath) -> bool:
     return path.step in BEFORE_TRANSFER and path.error is not None and not path.unproven
-
-
-_CLOSED: Mapping[Kind, str] = {
-    "all": to_translate("all {count} connections between {nodes} fail"),
-    "groups": to_translate("{groups} cannot reach each other"),
-    "node": to_translate("{node} cannot reach any node, and no node can reach it"),
-    "into": to_translate("no node can reach {node}, but it can reach others"),
-    "out of": to_translate("{node} cannot reach any node, but others can reach it"),
-    "pair": to_translate("{node} <-> {peer} blocked"),
-    "way": to_translate("{node} -> {peer} blocked"),
-}
-_SUSPECTS: Mapping[Kind, str] = {
-    "groups": to_translate("different networks or VLANs?"),
-    "node": to_translate("its NIC, cable, VLAN or firewall?"),
-    "into": to_translate("a firewall on {node}?"),
-    "out of": to_translate("a firewall on {node}?"),
-    "pair": to_translate("a firewall, or no route between their networks?"),
-    "way": to_translate("a firewall on {peer}?"),
-}
 
 
 def _describe_pattern(texts: Mapping[Kind, str], found: Pattern) -> str:
@@ -352,15 +364,6 @@ def addresses_are_translated(context: CheckContext) -> Iterator[Hit]:
             yield across_nodes((path.caller,), evidence)
 
 
-SLOW_RTT = 5000  # microseconds
-SLOW_SECONDS = 2.0
-SLOW_FACTOR = 10  # as slow as others
-HEADER_BYTES = 120  # bytes of a packet that no segment carries, generously
-LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU
-COMMON_MTU, SMALL_MTU = 1500, 1400
-LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
-
-
 @check("CC-NET-031", needs=("wire",))
 def large_packets_are_lost(context: CheckContext) -> Iterator[Hit]:
     treated: set[str] = set()
@@ -419,17 +422,6 @@ def _least_received(lossy: Mapping[Endpoints, MeshPath], pattern: Pattern) -> in
         path = lossy[ends]
         smallest = min(smallest, (path.acked or 0) if ends == path.ends else path.got)
     return smallest
-
-
-_WHERE: Mapping[Kind, str] = {
-    "all": to_translate("on all {count} connections between {nodes}"),
-    "groups": to_translate("between {groups}"),
-    "node": to_translate("to and from {node}"),
-    "into": to_translate("to {node}"),
-    "out of": to_translate("from {node}"),
-    "pair": to_translate("{node} <-> {peer}"),
-    "way": to_translate("{node} -> {peer}"),
-}
 
 
 def _lower_mtu_lines(context: CheckContext, pattern: Pattern) -> dict[str, str]:

@@ -35,6 +35,29 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.checks import MeshResult
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+REGISTERED: dict[str, Check] = {}
+_CONNECTIONS = tuple(f"CC-NET-{number:03}" for number in (6, 7, 9, 30, 31, 32, 33, 34, 35, 36))
+_WRONG_ENVIRONMENT = (
+    *("CC-PY-010", "CC-PY-012", "CC-PY-013", "CC-PY-014", "CC-PY-015"),
+    *(f"CC-TORCH-{number:03}" for number in range(1, 11)),
+)
+CONSEQUENCES: Mapping[str, tuple[str, ...]] = {
+    "CC-NET-001": _CONNECTIONS,
+    "CC-NET-002": ("CC-NET-004", "CC-NET-016", *_CONNECTIONS),
+    "CC-NET-003": _CONNECTIONS,
+    "CC-NET-004": _CONNECTIONS,
+    "CC-NET-005": _CONNECTIONS,
+    "CC-NET-009": ("CC-NET-031", "CC-NET-034"),
+    "CC-NET-016": ("CC-NET-004", *_CONNECTIONS),
+    "CC-SYS-001": ("CC-NET-008",),
+    "CC-SYS-002": ("CC-NET-008",),
+    "CC-PY-011": _WRONG_ENVIRONMENT,
+    "CC-TORCH-001": ("CC-PY-015",),
+    "CC-GPU-004": ("CC-GPU-001", "CC-GPU-003", "CC-GPU-008", "CC-GPU-009", "CC-GPU-016"),
+    "CC-GPU-016": ("CC-GPU-003", "CC-GPU-008"),
+    "CC-DISK-009": ("CC-DISK-008", "CC-SYS-011"),
+    "CC-CODE-006": ("CC-CODE-003", "CC-CODE-004", "CC-RUN-050"),
+}
 
 
 @dataclass(frozen=True)
@@ -163,9 +186,6 @@ class Check:
     def entry(self) -> Entry:
         """The entry of its code in the table."""
         return find_entry(self.code)
-
-
-REGISTERED: dict[str, Check] = {}
 
 
 Finder = Callable[[CheckContext], Iterable[Hit]]
@@ -299,30 +319,6 @@ def pip_install(node: Node, facts: Facts, *packages: str) -> str:
 def in_inventory(node: Node, line: str) -> str:
     """Return which line to write in the inventory."""
     return tr("inventory, node {node}: {line}", node=node.name, line=line)
-
-
-_CONNECTIONS = tuple(f"CC-NET-{number:03}" for number in (6, 7, 9, 30, 31, 32, 33, 34, 35, 36))
-_WRONG_ENVIRONMENT = (
-    *("CC-PY-010", "CC-PY-012", "CC-PY-013", "CC-PY-014", "CC-PY-015"),
-    *(f"CC-TORCH-{number:03}" for number in range(1, 11)),
-)
-CONSEQUENCES: Mapping[str, tuple[str, ...]] = {
-    "CC-NET-001": _CONNECTIONS,
-    "CC-NET-002": ("CC-NET-004", "CC-NET-016", *_CONNECTIONS),
-    "CC-NET-003": _CONNECTIONS,
-    "CC-NET-004": _CONNECTIONS,
-    "CC-NET-005": _CONNECTIONS,
-    "CC-NET-009": ("CC-NET-031", "CC-NET-034"),
-    "CC-NET-016": ("CC-NET-004", *_CONNECTIONS),
-    "CC-SYS-001": ("CC-NET-008",),
-    "CC-SYS-002": ("CC-NET-008",),
-    "CC-PY-011": _WRONG_ENVIRONMENT,
-    "CC-TORCH-001": ("CC-PY-015",),
-    "CC-GPU-004": ("CC-GPU-001", "CC-GPU-003", "CC-GPU-008", "CC-GPU-009", "CC-GPU-016"),
-    "CC-GPU-016": ("CC-GPU-003", "CC-GPU-008"),
-    "CC-DISK-009": ("CC-DISK-008", "CC-SYS-011"),
-    "CC-CODE-006": ("CC-CODE-003", "CC-CODE-004", "CC-RUN-050"),
-}
 
 
 def fold_consequences(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:

@@ -49,6 +49,9 @@ SIDE_NETWORKS = (
     "tun",
 )
 _NUMBERS = re.compile(r"\d+")
+GLOO_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+NCCL_VARIABLES = ("NCCL_SOCKET_IFNAME",)
+VIRTUAL = ("veth", "tun", "wireguard", "vxlan", "dummy", "virtual")
 
 
 def list_candidate_nics(facts: Facts, similar_to: str = "") -> list[Nic]:
@@ -303,10 +306,6 @@ def _is_public(ip: str) -> bool:
         return False
 
 
-GLOO_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-NCCL_VARIABLES = ("NCCL_SOCKET_IFNAME",)
-
-
 def list_unmatched_names(value: str, names: Collection[str]) -> tuple[str, ...]:
     """Return the words of a list of exact names that are no NIC's name; all must be."""
     return tuple(word for word in value.split(",") if word not in names)
@@ -323,9 +322,6 @@ def list_matching_nics(value: str, names: Collection[str]) -> tuple[str, ...]:
         for name in names
         if is_negated != any(name == word if is_exact else name.startswith(word) for word in patterns)
     )
-
-
-VIRTUAL = ("veth", "tun", "wireguard", "vxlan", "dummy", "virtual")
 
 
 def _each_training_nic(context: CheckContext) -> Iterator[tuple[Node, Facts, Nic]]:

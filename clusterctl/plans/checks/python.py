@@ -33,6 +33,11 @@ from clusterctl.translation import tr, trn
 MAX_SHOWN = 6  # packages named; the rest is counted
 
 Versions = Mapping[str, str]
+ERROR_WORDS = re.compile(
+    r"error|not found|no such|cannot|can't|unable|fail|denied|not exist|unknown", re.IGNORECASE
+)
+OLDEST_GLIBC, SINCE_TORCH = (2, 28), (2, 6)
+NOT_BUILT = "CC-SETUP-010"
 
 
 def parse_packages(lines: Sequence[str]) -> dict[str, str]:
@@ -66,12 +71,6 @@ def _describe_package(name: str, version: str | None, usual_version: str | None)
     if usual_version is None:
         return tr("also {package} {version}", package=name, version=version)
     return tr("{package} {version} instead of {usual}", package=name, version=version, usual=usual_version)
-
-
-ERROR_WORDS = re.compile(
-    r"error|not found|no such|cannot|can't|unable|fail|denied|not exist|unknown", re.IGNORECASE
-)
-OLDEST_GLIBC, SINCE_TORCH = (2, 28), (2, 6)
 
 
 @check("CC-PY-010", needs=("interpreter",))
@@ -197,9 +196,6 @@ def libc_is_old(context: CheckContext) -> Iterator[Hit]:
         libc, torch = parse_version(facts.platform.libc), parse_version(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
             yield on_node(node, join_items([facts.platform.libc or "", f"torch {facts.torch.version}"]))
-
-
-NOT_BUILT = "CC-SETUP-010"
 
 
 @check("CC-SETUP-010", needs=("setup",))

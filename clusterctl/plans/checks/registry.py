@@ -44,6 +44,24 @@ from clusterctl.translation import tr
 UNWAIVABLE = frozenset(
     {"CC-TORCH-001", "CC-DISK-002", "CC-DISK-009", "CC-NET-001", "CC-NET-004", "CC-NET-005"}
 )
+# importing a family registers its checks
+FAMILIES = (
+    access,
+    python,
+    torch,
+    gpu,
+    system,
+    nics,
+    routes,
+    connectivity,
+    collective,
+    resources,
+    script,
+)
+MOST_FIXES = 4
+MOST_EVIDENCE = 12
+MOST_ALIKE = 3  # lines that differ in numbers alone
+NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True)
@@ -132,26 +150,6 @@ def _resolve_waiver(waiver: Waiver, names: Sequence[str]) -> AppliedWaiver:
     return AppliedWaiver(
         waiver.code, frozenset(names[index] for index in indices), f"{waiver.reason} ({waiver.file})"
     )
-
-
-# importing a family registers its checks
-FAMILIES = (
-    access,
-    python,
-    torch,
-    gpu,
-    system,
-    nics,
-    routes,
-    connectivity,
-    collective,
-    resources,
-    script,
-)
-MOST_FIXES = 4
-MOST_EVIDENCE = 12
-MOST_ALIKE = 3  # lines that differ in numbers alone
-NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 def all_checks() -> Mapping[str, Check]:

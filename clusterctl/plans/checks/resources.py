@@ -49,6 +49,12 @@ WORKDIR_QUESTIONS = {
     "workdir": to_translate("the working directory"),
     "workdir_disk": to_translate("the working directory"),
 }
+FIRST_USER_UID = 1000  # uid; logind does not touch system accounts
+LEFTOVER_LIMIT = 256 << 20  # bytes
+PROCESSES_PER_WORKER = 256  # a worker, its threads, its data loaders and their threads
+MEMORY_PER_WORKER = GIB // 2
+WORKERS_PER_PROCESSOR = 4  # beyond this it is a mistake of the number
+UTF8 = ("utf-8", "utf8")
 
 
 def free_bytes(disk: Disk) -> int | None:
@@ -179,14 +185,6 @@ def workdir_hangs(context: CheckContext) -> Iterator[Hit]:
                 yield on_node(
                     node, tr("{subject}: {text}", subject=subject, text=translate_node_text(problem))
                 )
-
-
-FIRST_USER_UID = 1000  # uid; logind does not touch system accounts
-LEFTOVER_LIMIT = 256 << 20  # bytes
-PROCESSES_PER_WORKER = 256  # a worker, its threads, its data loaders and their threads
-MEMORY_PER_WORKER = GIB // 2
-WORKERS_PER_PROCESSOR = 4  # beyond this it is a mistake of the number
-UTF8 = ("utf-8", "utf8")
 
 
 @check("CC-SYS-013", needs=("logind", "account"))

@@ -26,6 +26,9 @@ from clusterctl.protocol.messages.facts import Facts, InfinibandPort, Nic, Route
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
+LINKED = "LinkUp"
+GID_INDEX = "NCCL_IB_GID_INDEX"
+
 
 def _find_training_nic(context: CheckContext, node: Node, facts: Facts) -> Nic | None:
     return training_nic(context.networks[node.name], facts)
@@ -165,10 +168,6 @@ def not_the_first_address(context: CheckContext) -> Iterator[Hit]:
         if nic and ip in nic.ipv4[1:]:
             evidence = tr("{nic} has {addresses}", nic=nic.name, addresses=join_items(nic.ipv4))
             yield on_node(node, evidence, ip=nic.ipv4[0])
-
-
-LINKED = "LinkUp"
-GID_INDEX = "NCCL_IB_GID_INDEX"
 
 
 def _compare_ports(context: CheckContext, value: Callable[[tuple[InfinibandPort, ...]], str]) -> Split | None:

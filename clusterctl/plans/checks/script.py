@@ -49,6 +49,7 @@ _SET = re.compile(
     r"""environ\[\s*(["'])\w+\1\s*\]\s*=(?!=)|environ\.setdefault\(\s*(["'])\w+\2|^\s*(export\s+)?\w+=""",
     re.M,
 )
+CodeFinder = Callable[[CheckContext, Job, JobCode], Iterator[Hit]]
 
 
 def list_scripts(job: Job, paths: Collection[str]) -> tuple[str, ...]:
@@ -59,9 +60,6 @@ def list_scripts(job: Job, paths: Collection[str]) -> tuple[str, ...]:
         words += [f"{module}.py", f"{module}/__main__.py"]
     paths_in_words = (posixpath.normpath(word) for word in words if word)
     return tuple(dict.fromkeys(path for path in paths_in_words if path in paths))
-
-
-CodeFinder = Callable[[CheckContext, Job, JobCode], Iterator[Hit]]
 
 
 def _check_code(code: str) -> Callable[[CodeFinder], CodeFinder]:

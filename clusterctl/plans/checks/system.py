@@ -40,6 +40,37 @@ REPLACED_NAMES = (
     "TP_SOCKET_IFNAME",
     "HCCL_SOCKET_IFNAME",
 )
+# What each question of the probe is about, in words for the user.
+QUESTIONS = {
+    "gpus": to_translate("nvidia-smi or a similar program"),
+    "workdir": to_translate("the working directory"),
+    "workdir_disk": to_translate("the file system of the working directory"),
+    "home_disk": to_translate("the file system of the home directory"),
+    "tmp_disk": to_translate("the file system of /tmp"),
+    "shm_disk": "/dev/shm",
+    "shm_left": "/dev/shm",
+    "checkpoint": to_translate("the newest checkpoint"),
+    "python_disk": to_translate("the file system of Python"),
+    "torch": to_translate("the files of torch"),
+    "packages": to_translate("the list of packages"),
+    "installed": to_translate("the list of packages"),
+    "nccl": to_translate("the NCCL library"),
+    "nccl_conf": to_translate("NCCL's settings files"),
+    "nics": to_translate("the list of NICs"),
+    "routes": to_translate("names and routes of the other nodes"),
+    "address": to_translate("the node's own name"),
+    "hostname": to_translate("the node's hostname"),
+    "activate": to_translate("the environment of `activate`"),
+    "locks": to_translate("the holders of the GPUs"),
+}
+REPORTED_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
+LARGEST_OFFSET = 2.0  # seconds
+OFFSET_TEXTS = {  # by whether it is compared with the other nodes, and whether it is ahead
+    (True, True): to_translate("{seconds:.1f} s ahead of the other nodes (accurate to {error:.2f} s)"),
+    (True, False): to_translate("{seconds:.1f} s behind the other nodes (accurate to {error:.2f} s)"),
+    (False, True): to_translate("{seconds:.1f} s ahead (accurate to {error:.2f} s)"),
+    (False, False): to_translate("{seconds:.1f} s behind (accurate to {error:.2f} s)"),
+}
 
 
 def count_workers(context: CheckContext, facts: Facts) -> int:
@@ -187,32 +218,6 @@ def architectures_differ(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, exclude=exclude_option(split.odd))
 
 
-# What each question of the probe is about, in words for the user.
-QUESTIONS = {
-    "gpus": to_translate("nvidia-smi or a similar program"),
-    "workdir": to_translate("the working directory"),
-    "workdir_disk": to_translate("the file system of the working directory"),
-    "home_disk": to_translate("the file system of the home directory"),
-    "tmp_disk": to_translate("the file system of /tmp"),
-    "shm_disk": "/dev/shm",
-    "shm_left": "/dev/shm",
-    "checkpoint": to_translate("the newest checkpoint"),
-    "python_disk": to_translate("the file system of Python"),
-    "torch": to_translate("the files of torch"),
-    "packages": to_translate("the list of packages"),
-    "installed": to_translate("the list of packages"),
-    "nccl": to_translate("the NCCL library"),
-    "nccl_conf": to_translate("NCCL's settings files"),
-    "nics": to_translate("the list of NICs"),
-    "routes": to_translate("names and routes of the other nodes"),
-    "address": to_translate("the node's own name"),
-    "hostname": to_translate("the node's hostname"),
-    "activate": to_translate("the environment of `activate`"),
-    "locks": to_translate("the holders of the GPUs"),
-}
-REPORTED_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
-
-
 @check("CC-SYS-011")
 def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
@@ -224,15 +229,6 @@ def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
                 )
                 evidence = tr("{subject}: {text}", subject=asked, text=translate_node_text(problem))
                 yield on_node(node, evidence)
-
-
-LARGEST_OFFSET = 2.0  # seconds
-OFFSET_TEXTS = {  # by whether it is compared with the other nodes, and whether it is ahead
-    (True, True): to_translate("{seconds:.1f} s ahead of the other nodes (accurate to {error:.2f} s)"),
-    (True, False): to_translate("{seconds:.1f} s behind the other nodes (accurate to {error:.2f} s)"),
-    (False, True): to_translate("{seconds:.1f} s ahead (accurate to {error:.2f} s)"),
-    (False, False): to_translate("{seconds:.1f} s behind (accurate to {error:.2f} s)"),
-}
 
 
 def _offsets(context: CheckContext) -> dict[str, tuple[float, float]]:

@@ -42,6 +42,26 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
     "NPROC_PER_NODE": "nproc_per_node",
     "CLUSTERCTL_WORLD_SIZE": "world_size",
 }
+RAY_PORTS = 10  # of Ray's own processes on a node and of its block; each worker takes one more
+# What variables hold, by vendor. Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
+COMMON_NIC_RULES = {"GLOO_IFACE": "{all}", "GLOO_SOCKET_IFNAME": "{all}", "TP_SOCKET_IFNAME": "{first}"}
+NCCL_NIC_RULES = {
+    "NCCL_SOCKET_IFNAME": "={all}"
+}  # NCCL takes a bare name as a prefix: eth1 would also be eth10
+VENDOR_NIC_RULES: Mapping[str, Mapping[str, str]] = {
+    "nvidia": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
+    "amd": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},  # RCCL reads NCCL's variables
+    "ascend": {**COMMON_NIC_RULES, "HCCL_SOCKET_IFNAME": "{all}"},
+    "cpu": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
+}
+# A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
+# HIP counts within what ROCR shows, so that only one of the two may be set.
+VISIBLE_GPU_RULES: Mapping[str, Mapping[str, str]] = {
+    "nvidia": {"CUDA_VISIBLE_DEVICES": "{all}", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+    "amd": {"HIP_VISIBLE_DEVICES": "{all}"},
+    "ascend": {"ASCEND_RT_VISIBLE_DEVICES": "{all}"},
+}
+SIMULATED_GPU = "Simulated GPU"  # the model that a GPU of `lab up --gpus` names
 
 
 def plan_argv(
@@ -85,9 +105,6 @@ def nested_log_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Templat
         return {}
     folder = make_template(AgentValue("run_dir"), f"/{ATTEMPT}", values["attempt"], f"/{NESTED}")
     return {"PET_LOG_DIR": folder, "PET_TEE": make_template("3")}
-
-
-RAY_PORTS = 10  # of Ray's own processes on a node and of its block; each worker takes one more
 
 
 def plan_ray_start(values: Mapping[str, Segment], address: Segment, *, head: bool) -> tuple[Template, ...]:
@@ -141,31 +158,6 @@ def _program(job: Job) -> tuple[Template, ...]:
     if job.no_python and "/" not in script:
         script = f"./{script}"  # else it would be searched on the PATH
     return make_template("--"), make_template(escape_dollars(script))
-
-
-# What variables hold, by vendor. Gloo knows exact names only. PyTorch ignores GLOO_IFACE; users' scripts ask for it.
-COMMON_NIC_RULES = {"GLOO_IFACE": "{all}", "GLOO_SOCKET_IFNAME": "{all}", "TP_SOCKET_IFNAME": "{first}"}
-NCCL_NIC_RULES = {
-    "NCCL_SOCKET_IFNAME": "={all}"
-}  # NCCL takes a bare name as a prefix: eth1 would also be eth10
-
-VENDOR_NIC_RULES: Mapping[str, Mapping[str, str]] = {
-    "nvidia": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
-    "amd": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},  # RCCL reads NCCL's variables
-    "ascend": {**COMMON_NIC_RULES, "HCCL_SOCKET_IFNAME": "{all}"},
-    "cpu": {**COMMON_NIC_RULES, **NCCL_NIC_RULES},
-}
-
-# A GPU's index is the one that nvidia-smi shows; CUDA's own order puts the fastest first.
-# HIP counts within what ROCR shows, so that only one of the two may be set.
-VISIBLE_GPU_RULES: Mapping[str, Mapping[str, str]] = {
-    "nvidia": {"CUDA_VISIBLE_DEVICES": "{all}", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-    "amd": {"HIP_VISIBLE_DEVICES": "{all}"},
-    "ascend": {"ASCEND_RT_VISIBLE_DEVICES": "{all}"},
-}
-
-
-SIMULATED_GPU = "Simulated GPU"  # the model that a GPU of `lab up --gpus` names
 
 
 def has_simulated_gpus(facts: Facts) -> bool:

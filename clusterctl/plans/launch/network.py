@@ -20,6 +20,9 @@ from clusterctl.protocol.messages.facts import Facts, InfinibandPort, Nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
+ACTIVE, INFINIBAND = "ACTIVE", "InfiniBand"
+_RATE = re.compile(r"([0-9.]+) *Gb/sec")
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -190,10 +193,6 @@ def _has_address_within(nic: Nic, network: str) -> bool:
 def _is_within(ip: str, network: str) -> bool:
     number = _parse_ipv4(ip)
     return number is not None and number in IPv4Network(network, strict=False)
-
-
-ACTIVE, INFINIBAND = "ACTIVE", "InfiniBand"
-_RATE = re.compile(r"([0-9.]+) *Gb/sec")
 
 
 def active_ports(facts: Facts) -> tuple[InfinibandPort, ...]:

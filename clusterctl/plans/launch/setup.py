@@ -55,6 +55,10 @@ UV_LOCAL_SOURCE = re.compile(r'source = \{ (?:directory|path|editable|virtual) =
 # Variables of a job that decide what comes out of the same lock file.
 BUILD_VARIABLES = re.compile(r"(PIP|UV|CONDA|MAMBA)_\w+|CC|CXX|CUDA_HOME|TORCH_CUDA_ARCH_LIST|\w*FLAGS")
 NAMES_TORCH = re.compile(r"(?:^|[\"'\s\[-])torch(?=$|[\"'\s=<>~!;@\[,])", re.MULTILINE)
+ATTEMPT_TEXTS = {
+    "before": to_translate("# before each attempt, on each node: {command}"),
+    "after": to_translate("# after each attempt, on each node: {command}"),
+}
 
 
 @dataclass(frozen=True)
@@ -242,12 +246,6 @@ def setup_probe_request(plan: SetupPlan | None, activate: str | None) -> SetupQu
     if plan is None or plan.setup.kind is None:
         return None
     return {"content": content_hash_on_node(plan, activate), "brings_torch": plan.installs_torch}
-
-
-ATTEMPT_TEXTS = {
-    "before": to_translate("# before each attempt, on each node: {command}"),
-    "after": to_translate("# after each attempt, on each node: {command}"),
-}
 
 
 def render_attempt_hooks(job: Job) -> list[str]:

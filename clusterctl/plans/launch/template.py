@@ -13,6 +13,8 @@ from clusterctl.specs.text import quote_word
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import Hole, SentTemplate
 
+PLACEHOLDER_LABELS = {"master_port": "<port@node0>", "run_dir": "<run_dir>", "output_dir": "<output_dir>"}
+
 
 @dataclass(frozen=True)
 class AgentValue:
@@ -31,8 +33,6 @@ class Unmeasured:
 
 Segment = str | AgentValue | Unmeasured
 Template = tuple[Segment, ...]
-
-PLACEHOLDER_LABELS = {"master_port": "<port@node0>", "run_dir": "<run_dir>", "output_dir": "<output_dir>"}
 
 
 def make_template(*segments: Segment) -> Template:

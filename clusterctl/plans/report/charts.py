@@ -36,6 +36,7 @@ WIDE, LABELS, EDGE, ROW, BAR = 960, 150, 10, 20, 13
 MOST_ROWS = 24  # of the timeline
 LONGEST_LABEL = 22  # characters
 FIRST_NAMES = ("loss", "train_loss", "eval_loss", "lm_loss", "val_loss")
+Reader = Callable[[NodeRecord], Sequence[Point]]
 
 
 def node_plots(record: NodeRecord) -> list[Plot]:
@@ -181,9 +182,6 @@ def _disk_plot(history: History) -> Plot:
         for quantity, label in (("read", tr("read")), ("written", tr("written")))
     ]
     return Plot(tr("disks"), tuple(lines), format_rate)
-
-
-Reader = Callable[[NodeRecord], Sequence[Point]]
 
 
 def _mean_gpu(quantity: str) -> Reader:

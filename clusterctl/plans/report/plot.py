@@ -23,6 +23,7 @@ format_percent: Format = "{:.0f} %".format
 format_number: Format = "{:.3g}".format
 format_watts: Format = "{:.0f} W".format
 format_degrees: Format = "{:.0f} °C".format
+STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 
 
 @dataclass(frozen=True)
@@ -219,9 +220,6 @@ def _describe(plot: Plot, low: float, high: float) -> str:
         low=plot.format(low),
         high=plot.format(high),
     )
-
-
-STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 
 
 def time_step(seconds: float) -> float:

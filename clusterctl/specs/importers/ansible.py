@@ -54,6 +54,19 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "user": ("user", parse_user),
     "identityfile": ("key", parse_text),
 }
+Value = TypeVar("Value")
+Variables = Mapping[str, object]
+# The later name of each pair wins where both are given, as in Ansible.
+_HOST = ("ansible_host", "ansible_ssh_host")
+_USER = ("ansible_user", "ansible_ssh_user")
+_PORT = ("ansible_port", "ansible_ssh_port")
+_KEY = ("ansible_private_key_file", "ansible_ssh_private_key_file")
+_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+_PYTHON = ("ansible_python_interpreter",)
+_CONNECTION = ("ansible_connection",)
+_USED = frozenset((*_HOST, *_USER, *_PORT, *_KEY, *_ARGS, *_PYTHON, *_CONNECTION))
+_PASSWORD = re.compile(r"ansible_(ssh_)?pass(word)?")
+_SSH_CONNECTIONS = ("", "ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 
 
 def _split_options(arguments: list[str]) -> list[tuple[str, str]]:
@@ -76,22 +89,6 @@ def _split_option(option: str) -> tuple[str, str]:
     """Split name and value at the first space or `=`; another `=` belongs to the value."""
     name = re.split(r"[\s=]", option, maxsplit=1)[0]
     return name, re.sub(r"^\s*=?\s*", "", option[len(name) :])
-
-
-Value = TypeVar("Value")
-Variables = Mapping[str, object]
-
-# The later name of each pair wins where both are given, as in Ansible.
-_HOST = ("ansible_host", "ansible_ssh_host")
-_USER = ("ansible_user", "ansible_ssh_user")
-_PORT = ("ansible_port", "ansible_ssh_port")
-_KEY = ("ansible_private_key_file", "ansible_ssh_private_key_file")
-_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
-_PYTHON = ("ansible_python_interpreter",)
-_CONNECTION = ("ansible_connection",)
-_USED = frozenset((*_HOST, *_USER, *_PORT, *_KEY, *_ARGS, *_PYTHON, *_CONNECTION))
-_PASSWORD = re.compile(r"ansible_(ssh_)?pass(word)?")
-_SSH_CONNECTIONS = ("", "ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 
 
 @dataclass(frozen=True)

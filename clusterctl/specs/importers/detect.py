@@ -28,6 +28,9 @@ _SECTION = re.compile(r"\s*\[[^\]\s]+\]\s*(#.*)?")
 _VARIABLE = re.compile(r"\sansible_[a-z_]+\s*=")
 _YAML = re.compile(r"(---|[\w.-]+:)\s*(#.*)?|[\w.-]+:\s+\S.*|\{.*")
 _OWN = re.compile(r"^nodes\s*:", re.MULTILINE)
+_PROGRAMS = ("script", "module", "command")
+# A host, and settings such as `slots=8`; what YAML would read as a key, a list or a quoted text is not a host.
+_HOST_LINE = re.compile(r"[A-Za-z0-9_][^\s'\"{}]*(?<!:)(\s+\w+\s*=\s*\S+)*")
 
 
 def parse_imported(text: str, file: str, form: str = "auto", group: str | None = None) -> Imported:
@@ -110,9 +113,6 @@ def _reject_group(group: str | None, format_name: str, file: str) -> None:
         )
 
 
-_PROGRAMS = ("script", "module", "command")
-
-
 def refuse_script(text: str, file: str, expected: str) -> None:
     """Raise SpecError for a Python script in place of a job file or an inventory; `expected` is translated here."""
     first_line = text.partition("\n")[0]
@@ -152,10 +152,6 @@ def detect_hostfile(text: str, file: str) -> str:
     if any(is_ini_line(line) for line in lines):
         raise _other_tool(tr("an Ansible inventory"), file)
     return detect_format(text, file) if all(map(_HOST_LINE.fullmatch, lines)) else ""
-
-
-# A host, and settings such as `slots=8`; what YAML would read as a key, a list or a quoted text is not a host.
-_HOST_LINE = re.compile(r"[A-Za-z0-9_][^\s'\"{}]*(?<!:)(\s+\w+\s*=\s*\S+)*")
 
 
 def refuse_ansible(tree: YamlMapping, file: str) -> None:

@@ -55,6 +55,18 @@ _SYNTAX_CASES = (
     ("scanning a directive|incompatible YAML|tag handle", "directive"),
     ("a tag|expected URI|expected '[!>]'", "tag"),
 )
+# A thousand nodes, each with every key, take 190 kB; reading YAML costs some 5 s of CPU per MiB.
+MOST_BYTES = 256 << 10
+MOST_VALUES = 50_000  # aliases expanded
+MOST_LEVELS = 32
+MOST_ISSUES = 200
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_NOT_A_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# YAML 1.2 has them there for the sake of JSON; ruamel does not
+_ONLY_IN_QUOTES = re.compile(r"[\x7f-\x84\x86-\x9f]")
+_SUBSTITUTE_OFFSET = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
+_SUBSTITUTE = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
+_UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def classify_syntax_error(problem: str, context: str) -> tuple[str, dict[str, str]]:
@@ -64,21 +76,6 @@ def classify_syntax_error(problem: str, context: str) -> tuple[str, dict[str, st
         if match:
             return case, match.groupdict()
     return "other", {"problem": problem or "?"}
-
-
-# A thousand nodes, each with every key, take 190 kB; reading YAML costs some 5 s of CPU per MiB.
-MOST_BYTES = 256 << 10
-MOST_VALUES = 50_000  # aliases expanded
-MOST_LEVELS = 32
-MOST_ISSUES = 200
-
-_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
-_NOT_A_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# YAML 1.2 has them there for the sake of JSON; ruamel does not
-_ONLY_IN_QUOTES = re.compile(r"[\x7f-\x84\x86-\x9f]")
-_SUBSTITUTE_OFFSET = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
-_SUBSTITUTE = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
-_UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def decode_source(data: bytes, file: str, *, max_bytes: int = MOST_BYTES) -> str:
