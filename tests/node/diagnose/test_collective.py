@@ -21,7 +21,7 @@ from clusterctl.node.diagnose.collective import (
 ROWS = [[8, 0.0002], [65536, 0.0005], [1048576, 0.002]]
 
 
-def heard(*said: dict[str, Any], limit: float = HANG, ends: bool = True) -> dict[str, Any]:
+def receive(*said: dict[str, Any], limit: float = HANG, ends: bool = True) -> dict[str, Any]:
     """Hear lines out of a pipe."""
     reader, writer = os.pipe()
     os.write(writer, b"".join(json.dumps(line).encode() + b"\n" for line in said))
@@ -36,20 +36,20 @@ def heard(*said: dict[str, Any], limit: float = HANG, ends: bool = True) -> dict
 
 def test_the_last_word_counts() -> None:
     """What it said on the way is forgotten."""
-    assert heard({"at": "connecting", "rows": []}, {"rows": ROWS, "wrong": False})["rows"] == ROWS
+    assert receive({"at": "connecting", "rows": []}, {"rows": ROWS, "wrong": False})["rows"] == ROWS
 
 
 def test_a_process_that_hangs_costs_its_limit() -> None:
     """It is said in what it hangs; rows that it has are kept, if they tell enough."""
-    answer = heard({"at": "connecting", "rows": []}, limit=0.2, ends=False)
+    answer = receive({"at": "connecting", "rows": []}, limit=0.2, ends=False)
     assert answer["error"] == "`connecting` did not finish within 0.2 s" and answer["late"]
-    assert "error" not in heard({"at": "all_reduce of 16777216 bytes", "rows": ROWS}, limit=0.1, ends=False)
+    assert "error" not in receive({"at": "all_reduce of 16777216 bytes", "rows": ROWS}, limit=0.1, ends=False)
 
 
 def test_a_process_that_dies() -> None:
     """A crash is no result, whatever was measured before."""
-    assert "exited during `all_reduce" in heard({"at": "all_reduce of 64 bytes", "rows": ROWS})["error"]
-    assert "exited during `start`" in heard()["error"]
+    assert "exited during `all_reduce" in receive({"at": "all_reduce of 64 bytes", "rows": ROWS})["error"]
+    assert "exited during `start`" in receive()["error"]
 
 
 def test_a_complaint_stands_before_those_who_only_waited() -> None:

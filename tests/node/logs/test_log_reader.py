@@ -33,7 +33,7 @@ def test_everything_of_a_dead_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "ranks", "wish", "sent"),
+    ("state", "ranks", "choice", "sent"),
     [
         ("SUCCEEDED", 2, {}, False),
         ("STOPPED", 2, {}, False),
@@ -45,7 +45,7 @@ def test_everything_of_a_dead_run(tmp_path: Path) -> None:
     ],
 )
 def test_what_torchrun_says_comes_last_or_not_at_all(
-    tmp_path: Path, state: str, ranks: int, wish: dict[str, Any], sent: bool
+    tmp_path: Path, state: str, ranks: int, choice: dict[str, Any], sent: bool
 ) -> None:
     """After a success or a stop it is noise; else it follows all that the ranks said, however much that is."""
     run = Recorded(tmp_path, state=state)
@@ -53,12 +53,12 @@ def test_what_torchrun_says_comes_last_or_not_at_all(
         run.log(rank, b"x" * 1000 * (1 + 1999 * rank), b"e\n")
     (run.path / "attempt-1" / "torchrun.log").parent.mkdir(exist_ok=True)
     (run.path / "attempt-1" / "torchrun.log").write_bytes(b"Traceback\n" * 30)
-    files = [header["rank"] for header, _ in run.follow(wish) if "log" in header]
+    files = [header["rank"] for header, _ in run.follow(choice) if "log" in header]
     assert (None in files, files[-1:] == [None]) == (sent, sent)
 
 
-@pytest.mark.parametrize(("status", "heard"), [(3, True), (0, False)])
-def test_torchrun_is_silent_while_ranks_run(node: Make, tmp_path: Path, status: int, heard: bool) -> None:
+@pytest.mark.parametrize(("status", "received"), [(3, True), (0, False)])
+def test_torchrun_is_silent_while_ranks_run(node: Make, tmp_path: Path, status: int, received: bool) -> None:
     """Its lines arrive after the end of a run that failed, before the last frame."""
     script = (
         "import os, sys, time\nprint('here', flush=True)\n"
@@ -79,7 +79,7 @@ def test_torchrun_is_silent_while_ranks_run(node: Make, tmp_path: Path, status: 
 
     assert text_of(early) == b"here\n"
     assert text_of(early, None, "stderr") == b""
-    assert (text_of(rest, None, "stderr") == b"torchrun warns\n") == heard
+    assert (text_of(rest, None, "stderr") == b"torchrun warns\n") == received
 
 
 def test_ranks_and_streams_are_chosen(tmp_path: Path) -> None:
@@ -185,15 +185,15 @@ def test_a_line_reaches_the_client_while_its_rank_lives(node: Make) -> None:
     )
     run = node(script).use_stub().go()
     with Session("follow", follow_request(run.workdir, {}, run=run.spec["run"], follow=True)) as session:
-        heard = []
-        while not heard or "log" not in heard[-1][0]:
+        received = []
+        while not received or "log" not in received[-1][0]:
             frame = session.receive()
             assert frame is not None
-            heard.append(frame)
+            received.append(frame)
             if "beat" in frame[0]:
                 (run.code / "now").touch()
 
-    assert float(heard[-1][1]) - 0.1 < heard[-1][0]["written"] < time.time()
+    assert float(received[-1][1]) - 0.1 < received[-1][0]["written"] < time.time()
     assert run.state()["state"] == "RUNNING"
 
 
@@ -317,7 +317,7 @@ def test_stop_signals_nothing_that_another_machine_recorded(tmp_path: Path) -> N
             stopped = session.frames()[-2][0]["stopped"]
         (run.path / "state.json").write_text(json.dumps({**run.state, "machine": "gpu99"}))
         with Session("stop", request) as session:
-            refused = session.frames()[0][0]["error"]
+            refused = session.frames()[-2][0]["error"]
         lives = bystander.poll() is None
         bystander.kill()
 

@@ -100,17 +100,17 @@ def test_what_activate_gave(tmp_path: Path) -> None:
         "LD_LIBRARY_PATH": "/a::/b",
     }
 
-    told = probe(env=active)["activate"]  # nothing waits for a compiler to end
+    reported = probe(env=active)["activate"]  # nothing waits for a compiler to end
     (tmp_path / "cuda-12.6" / "version.json").write_text(
         '{"cuda": {"name": "CUDA SDK", "version": "12.6.3"}}'
     )
     again = probe(env={**active, "CONDA_PREFIX": "/opt/conda", "VIRTUAL_ENV": ""})["activate"]
 
-    assert told["path"] == path.split(":")
-    assert told["libraries"] == ["/a", "/b"]
-    assert (told["venv"], told["conda"], told["inside"]) == (sys.prefix, None, True)
-    assert (told["nvcc"], told["cuda"]) == (str(nvcc), "9.9")
-    assert (told["compiler"], told["compiler_version"]) == (str(cc), "12.4.1")
+    assert reported["path"] == path.split(":")
+    assert reported["libraries"] == ["/a", "/b"]
+    assert (reported["venv"], reported["conda"], reported["inside"]) == (sys.prefix, None, True)
+    assert (reported["nvcc"], reported["cuda"]) == (str(nvcc), "9.9")
+    assert (reported["compiler"], reported["compiler_version"]) == (str(cc), "12.4.1")
     assert (again["conda"], again["inside"], again["cuda"]) == ("/opt/conda", False, "12.6.3")
     assert probe(env={"PATH": path})["activate"] == to_json(ActivateResult())
 
@@ -214,9 +214,9 @@ def test_nccls_that_lie_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "broken" / "libnccl.so.2").write_text("text")
     paths = f"/nowhere:{own.parent}:{tmp_path / 'broken'}:{other.parent}"
     env = {**with_module(tmp_path / "own", {}), "LD_LIBRARY_PATH": paths, "VLLM_NCCL_SO_PATH": str(own)}
-    told = probe(env=env)["nccl"]
-    assert told["version"] == "2.26.2"
-    assert told["others"] == [{"by": "LD_LIBRARY_PATH", "library": str(other), "version": "2.18.3"}]
+    reported = probe(env=env)["nccl"]
+    assert reported["version"] == "2.26.2"
+    assert reported["others"] == [{"by": "LD_LIBRARY_PATH", "library": str(other), "version": "2.18.3"}]
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
@@ -255,9 +255,9 @@ def test_all_packages(tmp_path: Path) -> None:
     folders = ["Foo_Bar-1.2+local.dist-info", "old.style-3-py3.11.egg-info", "no_version.dist-info"]
     env = with_module(tmp_path, {f"{folder}/METADATA": "" for folder in folders})
     bare = probe()["installed"]
-    told = probe(env=env)["installed"]
-    assert set(told["packages"]) - set(bare["packages"]) == {"foo-bar 1.2+local", "old-style 3"}
-    assert told["packages"] == sorted(told["packages"]) and told["digest"] != bare["digest"]
+    reported = probe(env=env)["installed"]
+    assert set(reported["packages"]) - set(bare["packages"]) == {"foo-bar 1.2+local", "old-style 3"}
+    assert reported["packages"] == sorted(reported["packages"]) and reported["digest"] != bare["digest"]
 
 
 def test_versions_are_reported_without_an_import() -> None:
@@ -356,9 +356,9 @@ def test_names_that_do_not_resolve() -> None:
 def test_leftovers_and_nothing_else_of_the_environment() -> None:
     """Variables that steer a job are reported; all others stay on the node."""
     env = {**os.environ, "PET_NNODES": "2", "NCCL_DEBUG": "INFO", "RANKING": "1", "MY_TOKEN": "secret"}
-    told = probe(env=env)["environment"]
-    assert told["PET_NNODES"] == "2" and told["NCCL_DEBUG"] == "INFO"
-    assert "RANKING" not in told and "MY_TOKEN" not in told
+    reported = probe(env=env)["environment"]
+    assert reported["PET_NNODES"] == "2" and reported["NCCL_DEBUG"] == "INFO"
+    assert "RANKING" not in reported and "MY_TOKEN" not in reported
 
 
 def test_settings_files_of_nccl(tmp_path: Path) -> None:
@@ -418,10 +418,10 @@ def test_addresses_of_every_kind() -> None:
         "ip addr add 10.77.0.1 peer 10.77.0.2/32 dev tun0; ip addr add 10.78.0.1/16 dev tun0 label tun0:old;"
         "ip addr add fd00::7/80 dev tun0 nodad"
     )
-    told = [
+    reported = [
         (one["ip"], one["prefix"], one["family"], one["label"]) for one in nic(facts, "tun0")["addresses"]
     ]
-    assert told[:3] == [
+    assert reported[:3] == [
         ("10.77.0.1", 32, 4, "tun0"),
         ("10.78.0.1", 16, 4, "tun0:old"),
         ("fd00::7", 80, 6, "tun0"),

@@ -24,15 +24,10 @@ def test_failing_question_costs_its_own_answer() -> None:
     assert answers == {"fails": {"problem": "ZeroDivisionError: division by zero"}, "works": {}}
 
 
-def test_none_is_an_answer() -> None:
-    """A question may be answered with nothing."""
-    assert answer_all({"nothing": lambda: None}, {}, HANG) == {"nothing": None}
-
-
 def test_problem_is_one_short_line() -> None:
     """However long and broken the message, the problem is one line."""
-    told = problem_of(OSError("a\nb " * 1000))["problem"]
-    assert told.startswith("OSError: a b") and len(told) <= 500 and "\n" not in told
+    problem = problem_of(OSError("a\nb " * 1000))["problem"]
+    assert problem.startswith("OSError: a b") and len(problem) <= 500 and "\n" not in problem
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -54,12 +54,6 @@ def test_the_tightest_of_nested_groups_counts(
     assert room.cgroup() == Cgroup(memory=8000, memory_free=5000, cpus=1.5, pids_free=400)
 
 
-def test_this_machine_answers(room: Any) -> None:
-    """Whatever the limits are here, nothing is raised."""
-    assert isinstance(room.cgroup(), Cgroup)
-    assert room.text().encoding
-
-
 def test_only_what_dead_processes_left_counts(
     room: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def test_guardian_and_agent_killed_together(node: Make) -> None:
         os.kill(run.pid(name), signal.SIGKILL)
     wait_until(lambda: run.verb("ps", run=None)[0][0]["runs"][0]["state"] == "LOST", "LOST")
     assert run.left(), "the stubborn worker survives both"
-    ((answer, _), _) = run.verb("stop", grace=None, reason="test")
+    *_, (answer, _), _ = run.verb("stop", grace=None, reason="test")
 
     assert answer["stopped"]["left"] == []
     assert answer["stopped"]["state"]["state"] == "LOST"
@@ -211,7 +211,7 @@ def test_stop_of_a_run_that_has_ended(node: Make) -> None:
     """There is nothing to end, and the verdict stays."""
     run = node("print(1)").use_stub().go()
     run.ended()
-    ((answer, _), _) = run.verb("stop", grace=None, reason=None)
+    *_, (answer, _), _ = run.verb("stop", grace=None, reason=None)
 
     assert answer["stopped"]["ended"] == []
     assert answer["stopped"]["state"]["state"] == "SUCCEEDED"

@@ -51,11 +51,11 @@ def endless(header: Any, body: bytes) -> Deed:
     return deed
 
 
-def frames(*told: tuple[Any, bytes]) -> Deed:
+def frames(*sent: tuple[Any, bytes]) -> Deed:
     """Send some frames."""
 
     def deed(taker: socket.socket) -> None:
-        for header, body in told:
+        for header, body in sent:
             send(taker, header, body)
         taker.recv(1)  # until it hangs up
 

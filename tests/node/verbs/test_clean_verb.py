@@ -256,11 +256,11 @@ def test_environments_go_when_no_run_uses_them(work: Work) -> None:
     rundir = work.run("digits-1", state="RUNNING", agent={"pid": os.getpid(), "starttime": _starttime()})
     spec = json.loads((rundir / "spec.json").read_text())
     (rundir / "spec.json").write_text(json.dumps({**spec, "setup": {"content": "b" * 64}}))
-    told = work.clean()
+    answer = work.clean()
 
-    assert told["found"]["environments"]["contents"] == 2
-    assert told["found"]["environments"]["bytes"] > 1000
-    assert told["removed"]["environments"] == 2
+    assert answer["found"]["environments"]["contents"] == 2
+    assert answer["found"]["environments"]["bytes"] > 1000
+    assert answer["removed"]["environments"] == 2
     left = sorted(path.name[:1] for path in (work.path / "envs").iterdir())
     assert left == ["b", "c"]
 

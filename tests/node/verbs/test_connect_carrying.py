@@ -164,9 +164,9 @@ def test_a_rank_waits_until_it_may_go_on(rundir: Path) -> None:
         connection = connect_to_rank(str(folder), 3)
         assert connection is not None
         connection.sendall(words.encode())
-        heard = ""
-        while answer not in heard:
-            heard += connection.recv(1000).decode()
+        received = ""
+        while answer not in received:
+            received += connection.recv(1000).decode()
         connection.close()
     out, _ = rank.communicate(timeout=60)
     assert out == "went on 7\n"

@@ -52,7 +52,7 @@ def test_what_cannot_be_run_ends_as_in_a_shell(program: str, code: int, reason: 
 
 
 def test_more_than_is_kept_is_not_sent() -> None:
-    """The beginning is sent, the rest is read and dropped, and that is told."""
+    """The beginning is sent, the rest is read and dropped, and that is reported."""
     out, _, ended = answer("/bin/sh", "-c", "head -c 300000 /dev/zero", keep=1000)
     assert (out, ended) == (b"\0" * 1000, {"exit": 0, "signal": None, "cut": ["stdout"], "left": []})
 

@@ -1,4 +1,4 @@
-"""What crashed runs leave: found by tag, told from what is watched over, ended by pid and start time."""
+"""What crashed runs leave: found by tag, distinguished from what is watched over, ended by pid and start time."""
 
 from __future__ import annotations
 

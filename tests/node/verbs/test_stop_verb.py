@@ -23,12 +23,12 @@ from clusterctl.node.verbs.stop import LAST_EVENTS, RECENT, find_other_account, 
 HOLD = """
 import json, os, socket, sys
 os.setuid(int(sys.argv[3]))
-door = socket.socket(socket.AF_UNIX)
-door.bind("\\0" + sys.argv[1])
-door.listen(4)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\\0" + sys.argv[1])
+listener.listen(4)
 print("held", flush=True)
 while True:
-    visitor = door.accept()[0]
+    visitor = listener.accept()[0]
     visitor.send(json.dumps({"run": sys.argv[2]}).encode())
     visitor.close()
 """
@@ -91,12 +91,14 @@ def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:
 
     def stop() -> Any:
         with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
-            return session.frames()[0][0]["stopped"]
+            return session.frames()[-2][0]["stopped"]
 
     with holder:
         holder.stdout.readline()
-        # a holder that gets no processor for a second is not heard
-        told = wait_until(lambda: told if "elsewhere" in (told := stop()) else None, "the holder is heard")
+        # a holder that gets no processor for a second does not answer
+        report = wait_until(
+            lambda: found if "elsewhere" in (found := stop()) else None, "the answer of the holder"
+        )
         holder.kill()
-    assert told == {"ended": [], "left": [], "state": None, "elsewhere": "nobody"}
+    assert report == {"ended": [], "left": [], "state": None, "elsewhere": "nobody"}
     assert find_other_account(run, "n") is None

@@ -1,4 +1,4 @@
-"""The node's side of a sync believes nothing that it is told."""
+"""The node's side of a sync checks all that it receives."""
 
 from __future__ import annotations
 
