@@ -135,34 +135,6 @@ def gate_fails(make: Make) -> Trace:
     return alone.ended()
 
 
-def no_port(make: Make) -> Trace:
-    """The only port of the range is somebody else's."""
-    with socket.socket() as other:
-        other.bind(("", 0))
-        other.listen()
-        alone = Alone(make, ports=[other.getsockname()[1]] * 2)
-        alone.run.start({})
-        alone.run.hear("gate_failed")
-        trace = alone.ended()
-    taken = str(other.getsockname()[1]) if other.fileno() >= 0 else str(alone.run.spec["ports"][0])
-    return {name: [line.replace(taken, "PORT") for line in lines] for name, lines in trace.items()}
-
-
-def setup_ends(make: Make, text: str, wanted: str) -> Trace:
-    """The environment is made, or not."""
-    alone = Alone(make)
-    arguments = ["-m", "venv", "--without-pip", [{"fill": "environment"}]]
-    steps = [{"programs": [[{"fill": "python"}]], "arguments": arguments,
-              "shown": "venv"}, shell(text)]  # fmt: skip
-    alone.run.spec["setup"] = {
-        "content": "c" * 64, "kind": "venv", "outer": False, "steps": steps, "rows": [], "time_limit": 3600.0,
-    }  # fmt: skip
-    alone.begin(wanted)
-    if wanted == "ready":
-        alone.send("cancel")
-    return alone.ended()
-
-
 def before_fails(make: Make) -> Trace:
     """Nothing starts, and `after` cleans up."""
     alone = Alone(make, before=hook("echo no mount; false"), after=hook("true"))
@@ -277,6 +249,11 @@ def own_error(make: Make, when: str) -> Trace:
     return alone.ended()
 
 
+def is_alive(run: NodeRun, name: str) -> bool:
+    """Whether a part of a run lives."""
+    return Path(f"/proc/{run.pid(name)}").exists() and run.pid(name) in run.left()
+
+
 def cannot_be_ended(make: Make) -> Trace:
     """A process that SIGKILL does not end, as one in the kernel's D state."""
     alone = Alone(make)
@@ -285,30 +262,6 @@ def cannot_be_ended(make: Make) -> Trace:
     wait_until(lambda: run.state()["state"] == "FAILED", "the end")
     wait_until(lambda: not is_alive(run, "guardian"), "guardian and agent gone")
     return {"gpu01": read_trace(run)}
-
-
-def is_alive(run: NodeRun, name: str) -> bool:
-    """Whether a part of a run lives."""
-    return Path(f"/proc/{run.pid(name)}").exists() and run.pid(name) in run.left()
-
-
-def memory_is_held(make: Make) -> Trace:
-    """SIMULATED: a GPU whose memory the driver frees late."""
-    gpu = {"index": 3, "id": "GPU-simulated-recorded", "used": 4}
-    alone = Alone(make, gpus=[gpu])
-    folder = alone.run.root / "smi"
-    folder.mkdir()
-    answer = '#!/bin/sh\ncase $1 in --query-gpu*) echo "{id}, $(cat {folder}/used)";; esac\n'
-    (folder / "nvidia-smi").write_text(answer.format(id=gpu["id"], folder=folder))
-    (folder / "nvidia-smi").chmod(0o755)
-    (folder / "used").write_text("70000")
-    run = alone.settle(env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
-    alone.tell("pass")
-    wait_until(lambda: run.state()["state"] == "SUCCEEDED", "the end")
-    (folder / "used").write_text("10")
-    assert run.session is not None
-    run.session.hang_up()  # its process has this PATH too
-    return alone.ended()
 
 
 def traces_of(gang: GangRun) -> Trace:
@@ -331,13 +284,6 @@ def gang_ends(make: Make, code: str, who: int = 1) -> Trace:
     if code == "pass":
         gang.tell(1 - who, code)
     gang.tell(who, code)
-    return traces_of(gang)
-
-
-def gang_is_stopped(make: Make, who: int) -> Trace:
-    """A stop on one node is one on all."""
-    gang = make_gang(make).prepare().join().go()
-    os.kill(gang.nodes[who].pid("guardian"), signal.SIGTERM)
     return traces_of(gang)
 
 
@@ -369,16 +315,6 @@ def spare_is_called(make: Make) -> Trace:
     return {name: lines for name, lines in traces_of(gang).items() if name != "gpu02"}
 
 
-def stopped_in_the_pause(make: Make) -> Trace:
-    """Nobody tries again."""
-    gang = restarting(make, restart={"pause": 30.0, "warm": 0.0}).begin()
-    gang.order(1, 1, KILL)
-    for one in gang.nodes:
-        wait_until(lambda one=one: "restart 1 of 3" in one.state()["reason"], "the pause")
-    os.kill(gang.nodes[0].pid("guardian"), signal.SIGTERM)
-    return traces_of(gang)
-
-
 def guardian_of_a_restart(make: Make) -> Trace:
     """The node without a guardian ends its part, and a spare goes on."""
     gang = restarting(make, spares=1, restart={"on": ["agent_killed"]}).begin()
@@ -386,22 +322,6 @@ def guardian_of_a_restart(make: Make) -> Trace:
     gang.settled(2, [0, 2])
     gang.finish(2)
     return traces_of(gang)
-
-
-def code_fails(make: Make) -> Trace:
-    """An error of the script is not tried again."""
-    gang = restarting(make).begin()
-    gang.order(1, 1, "raise ValueError('bad loss')")
-    return traces_of(gang)
-
-
-def second_gate_fails(make: Make) -> Trace:
-    """A spare whose interpreter is broken is called, and nobody else is there."""
-    gang = restarting(make, spares=1)
-    gang.nodes[2].spec["python"] = "/nowhere/python"
-    gang.begin()
-    vanish(gang.nodes[1])
-    return {name: lines for name, lines in traces_of(gang).items() if name != "gpu02"}
 
 
 COMMON: dict[str, Callable[[Make], Trace]] = {
@@ -426,34 +346,14 @@ COMMON: dict[str, Callable[[Make], Trace]] = {
     "own error before go": lambda make: own_error(make, "before go"),
 }
 VARIANTS: dict[str, Callable[[Make], Trace]] = {
-    "rank killed": lambda make: rank_ends_with(make, KILL),
-    "another world": lambda make: rank_ends_with(make, "pass", world_size=3),
-    "grandchild outlives": lambda make: rank_ends_with(
-        make, "subprocess.Popen(['sleep', '600'], start_new_session=True)"
-    ),
-    "agent killed": lambda make: victim_is_killed(make, "agent"),
-    "no port": no_port,
-    "setup made": lambda make: setup_ends(make, "true", "ready"),
-    "setup fails": lambda make: setup_ends(make, "echo no network; false", "setup_failed"),
     "after fails": lambda make: hooks_run(make, "echo no room; false"),
     "after takes too long": lambda make: hooks_run(make, "sleep 1000", 0.4),
     "after cut": after_is_cut,
     "stopped, and ignored": lambda make: stopped(make, stubborn=True, grace=0.3),
     "stopped twice": lambda make: stopped(make, 2, stubborn=True, grace=600.0),
-    "stopped before go": lambda make: ended_before_go(make, "stop"),
-    "guardian killed before go": lambda make: ended_before_go(make, "guardian"),
-    "program": program,
     "time is up, and ignored": lambda make: time_is_up(make, STUBBORN),
     "cannot be ended": cannot_be_ended,
-    "memory held": memory_is_held,
-    "gang ends well": lambda make: gang_ends(make, "pass"),
-    "rank of node 0 fails": lambda make: gang_ends(make, "sys.exit(3)", 0),
-    "gang stopped by node 0": lambda make: gang_is_stopped(make, 0),
-    "gang stopped by a peer": lambda make: gang_is_stopped(make, 1),
-    "stopped in the pause": stopped_in_the_pause,
     "guardian of a restart": guardian_of_a_restart,
-    "code fails": code_fails,
-    "second gate fails": second_gate_fails,
 }
 SCENARIOS = {**COMMON, **VARIANTS}
 
@@ -470,7 +370,7 @@ AT_ONCE = re.compile(
     + r'|journal (rank|torchrun)_exited|state {"ranks": |state {"torchrun": {"exit": null,.*"signal": 9'
 )
 KILLED_AT_ONCE = {
-    *("guardian killed", "own error while running", "guardian of a restart", "agent killed"),
+    *("guardian killed", "own error while running", "guardian of a restart"),
     *("stopped, and ignored", "stopped twice", "time is up, and ignored"),
 }
 
