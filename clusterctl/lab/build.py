@@ -137,7 +137,6 @@ def _are_free(hosts: Iterable[str], port: int) -> bool:
 
 
 MOST_NODES = 250
-BACKENDS = ("auto", "netns", "inproc")
 # a program is missing, forbidden, or the kernel lacks some
 _NO_NAMESPACES = ("CC-LAB-001", "CC-LAB-002", "CC-LAB-007")
 LIMITS_OF_INPROC = to_translate(

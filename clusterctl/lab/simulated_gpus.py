@@ -7,7 +7,6 @@ from pathlib import Path
 MOST_GPUS = 16
 MODEL = "Simulated GPU"  # by which `check` recognises that nothing can be computed on it
 MODE_FILE = ".lab-gpus"  # in a node's home: the simulated state of its GPUs
-MODES = ("hang", "lost", "hot", "full")
 
 
 def write_smi(folder: Path, node: str, count: int) -> None:

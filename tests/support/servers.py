@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 from waiting import HANG
 
+from clusterctl.client.ssh.config import SshConfig
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.client.ssh.identities import Identities
-from clusterctl.client.ssh.route import Hop, plain_hop
+from clusterctl.client.ssh.route import Hop, Routes
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -70,6 +71,11 @@ def node_named(name: str, **ssh: Any) -> Node:
     """Describe a node at 127.0.0.1 as an inventory would; `ssh` names fields of its `ssh`."""
     settings = {"user": ME, "key": None, "proxy_command": None, "known_hosts": None, "host_keys": "strict"}
     return Node(name=name, index=0, host="127.0.0.1", ssh=Ssh(**{**settings, **ssh}))
+
+
+def plain_hop(node: Node) -> Hop:
+    """Return the way to a node by the inventory alone."""
+    return Routes(SshConfig(program="/nonexistent/ssh")).find(node)
 
 
 def hop_named(name: str, **ssh: Any) -> Hop:

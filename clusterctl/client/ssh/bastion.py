@@ -84,7 +84,7 @@ class TunnelSocket:
 AnySocket = SshSocket | TunnelSocket
 
 
-PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
+PROHIBITED = 1  # RFC 4254, 5.1
 # seconds for which a bastion's failure counts for further nodes without another try
 FAILURE_CACHE_SECONDS = 10.0
 PING = "keepalive@openssh.com"
@@ -180,7 +180,7 @@ class BastionPool:
         return TunnelSocket(channel, node=hop.name, bastion=bastion.bastion)
 
     def _transport_to(self, bastion: Hop, node: str) -> Transport:
-        shared = bastion.for_node(bastion.bastion)
+        shared = replace(bastion, name=bastion.bastion)
         try:
             # however it is written, and for whatever node
             connection = self._connections.find(

@@ -60,11 +60,9 @@ class ConfigQuery:
 class SshConfig:
     """Answers of ssh about hosts, for one command. Safe to use from many threads."""
 
-    def __init__(
-        self, notice: Callable[[str], None] = lambda _: None, *, program: str | None = "ssh"
-    ) -> None:
+    def __init__(self, notice: Callable[[str], None] = lambda _: None, *, program: str = "ssh") -> None:
         self._notice = notice
-        self._program = shutil.which(program) if program else None
+        self._program = shutil.which(program)
         self._answers: dict[ConfigQuery, Future[HostOptions]] = {}
         self._semaphore = threading.Semaphore(MAX_PARALLEL)
         self._lock = threading.Lock()

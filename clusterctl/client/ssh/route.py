@@ -62,10 +62,6 @@ class Hop:
         """Describe what it is."""
         return tr("the bastion {bastion}", bastion=self.bastion) if self.bastion else tr("the node")
 
-    def for_node(self, name: str) -> Hop:
-        """Make it the way of another node, for messages."""
-        return replace(self, name=name)
-
     def chain(self) -> Iterator[Hop]:
         """Yield the bastion on the way, if there is one, and itself."""
         if self.jump is not None:
@@ -155,11 +151,6 @@ def split_route(node: Node, jump: str) -> tuple[Bastion, ...]:
     except InvalidValueError as error:
         raise _invalid_config(node.name, f"ProxyJump {jump}: {error.message}") from error
     return tuple(each for each in bastions if each.host != node.host or each.port != node.ssh.port)
-
-
-def plain_hop(node: Node) -> Hop:
-    """Return the way to a node by the inventory alone."""
-    return Routes(SshConfig(program=None)).find(node)
 
 
 @cache

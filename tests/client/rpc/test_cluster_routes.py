@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import ME, Server, closed_port, make_key, run_keygen
+from servers import ME, Server, make_key, run_keygen
 from waiting import HANG, wait_until
 
 from clusterctl.client.openssh import OpensshConnection
@@ -220,13 +219,3 @@ def test_one_login_at_each_bastion_of_a_chain(serve: Serve, tmp_path: Path) -> N
         assert [(outcome.error, outcome.value) for outcome in outcomes] == [(None, True)] * 6
         assert [one.log.count("Accepted publickey") for one in (outer, inner, far)] == [1, 1, 6]
     wait_until(lambda: not any(one.children() for one in (outer, inner, far)), "all masters are gone")
-
-
-def test_a_bastion_of_a_chain_that_is_down_is_named(serve: Serve) -> None:
-    """The first one by its own error; what is behind it is not blamed."""
-    inner, far = serve(name="inner"), serve(name="far")
-    port = closed_port()
-    jump = f"{ME}@127.0.0.1:{port},{ME}@127.0.0.1:{inner.port}"
-    error = refusal(far.node(jump=jump, config="none", known_hosts=os.devnull))
-    assert (error.code, f"the bastion {ME}@127.0.0.1:{port}" in error.message) == ("CC-SSH-018", True)
-    assert "CC-SSH-002" in error.evidence

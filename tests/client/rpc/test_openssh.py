@@ -181,21 +181,6 @@ def test_users_files_may_ask_for_a_lasting_master(
     wait_until(lambda: not way.is_connected, "the master's end is seen")
 
 
-def test_by_way_of_a_bastion(serve: Callable[..., Server], masters: Masters, tmp_path: Path) -> None:
-    """`jump` is handed on; the bastion's own login is up to the user's files, which it reads too."""
-    inner, bastion = serve(name="inner"), serve(name="bastion")
-    known = tmp_path / "known"
-    known.write_text(inner.known_hosts.read_text() + bastion.known_hosts.read_text())
-    config = user_config(tmp_path, f"UserKnownHostsFile {known}", f"IdentityFile {bastion.client_key}")
-    node = inner.node(config=config, known_hosts=None, jump=f"127.0.0.1:{bastion.port}")
-    with start(masters.connect(node, PATIENT), "echo", n=1) as session:
-        assert session.receive(HANG) == (Untrusted({"request": {"n": 1}}), b"")
-    assert "Accepted publickey" in bastion.log
-    bastion.stop()
-    failed = refusal(masters, node)
-    assert (failed.code, "CC-SSH-002" in failed.evidence) == ("CC-SSH-018", True)
-
-
 def test_login_refused(server: Server, masters: Masters, tmp_path: Path) -> None:
     """Nobody is asked where nobody is; the error says how to log in first."""
     node = server.node(key=str(make_key(tmp_path / "other")), config="none")

@@ -84,19 +84,6 @@ def failure(cluster: Cluster, node: Node) -> ClusterctlError:
     return outcome.error
 
 
-def test_one_login_at_the_bastion_for_all_nodes(serve: Serve, tmp_path: Path) -> None:
-    """Twelve nodes, more than MaxSessions, behind a bastion with sshd's own limits."""
-    bastion = serve("MaxStartups 10:30:100", "MaxSessions 10", name="bastion")
-    far = serve(name="far")
-    config = configure(tmp_path / "config", bastion=bastion)
-    nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(12)]
-    with opened() as cluster:
-        assert [o.error for o in cluster.each(nodes, probe) if not o.ok] == []
-        assert bastion.log.count("Accepted publickey") == 1
-        assert far.log.count("Accepted publickey") == 12
-    assert "nonexistent channel" not in bastion.log
-
-
 def test_a_bastion_that_dies_before_its_first_use() -> None:
     """Between the look whether it is connected and the channel through it: it is named, and no bug is seen."""
     ours, theirs = socket.socketpair()
@@ -359,6 +346,8 @@ def test_a_hundred_nodes_and_sshds_own_limits(serve: Serve, tmp_path: Path) -> N
         outcomes = list(cluster.each(nodes, lambda connection, _: connection.is_connected))
         assert [o.error for o in outcomes if not o.ok] == []
         assert bastion.log.count("Accepted publickey") == 1
+        assert far.log.count("Accepted publickey") == 100
+    assert "nonexistent channel" not in bastion.log
 
 
 def test_a_bastion_that_falls_silent_is_given_up(

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -16,13 +15,13 @@ from pathlib import Path
 
 import pytest
 from listening import listener
-from servers import ME, PATIENT, Client, Server, closed_port, make_key, node_named
+from servers import ME, PATIENT, Client, Server, closed_port, make_key, node_named, plain_hop
 from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.cluster import fan_out
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.ssh.connect import connect, login_refused
-from clusterctl.client.ssh.route import Hop, login_name, plain_hop
+from clusterctl.client.ssh.route import Hop, login_name
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, HostKeyError, Unreachable
 from clusterctl.specs.inventory.model import Node
@@ -344,27 +343,3 @@ def test_connections_share_no_settings(server: Server, client: Client) -> None:
     outcomes = list(fan_out([server.node(f"n{place}") for place in range(32)], client.connect))
     assert [outcome.error for outcome in outcomes if not outcome.ok] == []
     assert len({id(connection.config) for connection in client.opened}) == 32
-
-
-def test_key_files_are_read_once(server: Server, client: Client) -> None:
-    """Many connections parse a key file and a known_hosts file once."""
-    node = server.node()
-    first = client.keyring.keys_for(plain_hop(node)).first[0].key
-    client.connect(node)
-    assert client.keyring.keys_for(plain_hop(node)).first[0].key is first
-
-
-def test_another_process_sees_the_same(server: Server, tmp_path: Path) -> None:
-    """Nothing depends on the state of this process: a fresh interpreter connects with the same values."""
-    code = (
-        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[5:]; from servers import *; "
-        "c = make_client(Path(sys.argv[1])); "
-        "n = node_named('n', port=int(sys.argv[2]), key=sys.argv[3], known_hosts=sys.argv[4]); "
-        "c.connect(n); print('in')"
-    )
-    arguments = [str(tmp_path / "h"), str(server.port), str(server.client_key), str(server.known_hosts)]
-    arguments += [str(Path(__file__).parents[2] / "support")]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.stderr) == ("in\n", "")

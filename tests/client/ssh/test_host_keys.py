@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Client, Server, hop_named, make_key, run_keygen
+from servers import Client, Server, hop_named, make_key, plain_hop, run_keygen
 from waiting import HANG
 
 from clusterctl.client.ssh.host_keys import HostKeys, KnownHosts, fingerprint, parse_entries, render_name
-from clusterctl.client.ssh.route import Hop, plain_hop
+from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import HostKeyError
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 from agents import accept, add_to_agent
-from servers import ME, Server, make_client, make_key, run_keygen
+from servers import ME, Server, make_client, make_key, plain_hop, run_keygen
 from waiting import HANG, wait_until
 
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.identities import Identities
-from clusterctl.client.ssh.route import Hop, plain_hop
+from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import AuthenticationFailed
 
 Serve = Callable[..., Server]

@@ -13,11 +13,10 @@ import paramiko
 import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from paramiko.server import InteractiveQuery
-from servers import PATIENT, make_client, node_named
+from servers import PATIENT, make_client, node_named, plain_hop
 
 from clusterctl.client.ssh.connect import connect
 from clusterctl.client.ssh.key_install import PasswordHandshake
-from clusterctl.client.ssh.route import plain_hop
 from clusterctl.errors import AuthenticationFailed
 
 PASSWORD = "correct horse"
