@@ -26,6 +26,8 @@ from clusterctl.plans.export.shell import (
     requeues,
 )
 from clusterctl.plans.launch.placement import needs_gpus
+from clusterctl.plans.launch.setup import SetupPlan
+from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import quote_word
 from clusterctl.translation import tr
@@ -138,12 +140,15 @@ run_task() { # ARGUMENTS...: what srun starts on every node; NODEID of the step,
 def _main(export: Export) -> list[str]:
     job = export.job
     low, high = next((member.node.ports for member in export.members if member.node.ports), None) or PORTS
-    lines = ["", "set -euo pipefail"]
-    if job.secrets:
-        remark = tr("Secrets: export them before sbatch, which passes them on; no value is in this file.")
-        lines += ["", *render_comment(remark)]
-        lines += [f': "${{{name}:?export it before sbatch}}"' for name in job.secrets]
-    lines += [
+    variables = "hosts first_failure code output_dir run_id attempt master_addr master_port"
+    functions = "node_settings choose_network run_job run_task"
+    functions += " activate_node" if render_activate(export) else ""
+    variables += " environment" if export.setup else ""
+    shell = "bash -lc" if render_activate(export) else "bash -c"
+    return [
+        "",
+        "set -euo pipefail",
+        *(_secret_lines(job) if job.secrets else []),
         "",
         "folder=$SLURM_SUBMIT_DIR",
         f"code=$folder/{quote_word(export.source)}",
@@ -161,16 +166,7 @@ def _main(export: Export) -> list[str]:
         'choose_network "${hosts[1]:-}"',
         "master_addr=$address",
         f"master_port=$(({low} + SLURM_JOB_ID % {high - low + 1}))",
-    ]
-    variables = "hosts first_failure code output_dir run_id attempt master_addr master_port"
-    functions = "node_settings choose_network run_job run_task"
-    functions += " activate_node" if render_activate(export) else ""
-    if export.setup:
-        variables += " environment"
-        lines += ["", *_setup_lines(export)]
-    shell = "bash -lc" if render_activate(export) else "bash -c"
-    return [
-        *lines,
+        *(["", *_setup_lines(export, export.setup)] if export.setup else []),
         "",
         "# since 22.05 srun does not take --cpus-per-task from the job",
         'if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi',
@@ -188,9 +184,18 @@ def _main(export: Export) -> list[str]:
     ]
 
 
-def _setup_lines(export: Export) -> list[str]:
-    assert export.setup is not None
-    lines = [f"environment=$folder/.environments/{export.setup.content_hash[:12]}"]
-    lines += ['mkdir -p "$folder/.environments"']
-    lines += ['activate_node "$node"'] if render_activate(export) else []
-    return [*lines, f'cd "$folder"/{quote_word(export.folder)}', "make_environment", 'cd "$folder"']
+def _secret_lines(job: Job) -> list[str]:
+    remark = tr("Secrets: export them before sbatch, which passes them on; no value is in this file.")
+    required = (f': "${{{name}:?export it before sbatch}}"' for name in job.secrets)
+    return ["", *render_comment(remark), *required]
+
+
+def _setup_lines(export: Export, setup: SetupPlan) -> list[str]:
+    return [
+        f"environment=$folder/.environments/{setup.content_hash[:12]}",
+        'mkdir -p "$folder/.environments"',
+        *(['activate_node "$node"'] if render_activate(export) else []),
+        f'cd "$folder"/{quote_word(export.folder)}',
+        "make_environment",
+        'cd "$folder"',
+    ]
