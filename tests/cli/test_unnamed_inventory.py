@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typed import run
 
-STRANGER = 65534
+OTHER_ACCOUNT = 65534
 INVENTORY = (
     "{cluster: c, nodes: [{host: 192.0.2.1, name: one, ssh: {config: CONFIG, proxy_command: COMMAND}}]}\n"
 )
@@ -30,12 +30,12 @@ def writable_directory(folder: Path) -> None:
 
 def foreign_file(folder: Path) -> None:
     """Change the owner of the inventory, in a directory of ours, to another account."""
-    os.chown(folder / "inventory.yaml", STRANGER, STRANGER)
+    os.chown(folder / "inventory.yaml", OTHER_ACCOUNT, OTHER_ACCOUNT)
 
 
 def foreign_directory(folder: Path) -> None:
     """Change the owner of the directory to another account, which has copied a file of ours into it."""
-    os.chown(folder, STRANGER, STRANGER)
+    os.chown(folder, OTHER_ACCOUNT, OTHER_ACCOUNT)
 
 
 def foreign_file_in_tmp(folder: Path) -> None:
@@ -49,7 +49,7 @@ def foreign_link_in_tmp(folder: Path) -> None:
     folder.chmod(0o1777)
     (folder / "inventory.yaml").rename(folder / "other.yaml")
     (folder / "inventory.yaml").symlink_to("other.yaml")
-    os.chown(folder / "inventory.yaml", STRANGER, STRANGER, follow_symlinks=False)
+    os.chown(folder / "inventory.yaml", OTHER_ACCOUNT, OTHER_ACCOUNT, follow_symlinks=False)
 
 
 def link_to_an_open_directory(folder: Path) -> None:

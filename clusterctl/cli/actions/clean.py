@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from clusterctl.cli.actions.find_runs import slurm_login
 from clusterctl.cli.context.nodes import (
     current_owner,
@@ -48,8 +46,7 @@ from clusterctl.console.cleanup import (
 )
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.run.verdict import render_outside
-from clusterctl.console.terminal import info
-from clusterctl.console.text import sanitize
+from clusterctl.console.terminal import info, print_line
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleanup import (
     STORE_UNUSED_FOR,
@@ -209,10 +206,8 @@ class Clean:
     def _show_orphans(self) -> None:
         for name, orphans in self._orphans.items():
             for orphan in orphans:
-                line = tr(
-                    "{node}: running without an agent: {process}", node=name, process=render_orphan(orphan)
-                )
-                click.echo(sanitize(line))
+                process = render_orphan(orphan)
+                print_line(tr("{node}: running without an agent: {process}", node=name, process=process))
 
     def _stop_orphans(self, cluster: Cluster) -> None:
         self._ended, errors = stop_orphans_everywhere(cluster, self._nodes, self._orphans)

@@ -134,11 +134,11 @@ def ui(settings: Settings, port: int, no_open: bool) -> int:
     from clusterctl.cli.actions.monitor.ui.feed import Feed
     from clusterctl.cli.actions.monitor.ui.fragments import render_page
     from clusterctl.cli.actions.monitor.ui.server import serve
-    from clusterctl.cli.actions.monitor.ui.source import ClusterSource, Target
+    from clusterctl.cli.actions.monitor.ui.source import ClusterSource
     from clusterctl.cli.context.nodes import open_cluster
 
     with open_cluster() as cluster:
-        source = ClusterSource(Target(cluster, inventory, chosen.label, settings.command))
+        source = ClusterSource(cluster, inventory, chosen.label, settings.command)
         return serve(Feed(source), render_page(inventory.cluster), port, opens_browser=not no_open)
 
 

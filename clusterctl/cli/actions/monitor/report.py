@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from clusterctl.cli.actions.find_runs import (
     FoundRuns,
     choose_found_run,
@@ -25,7 +23,8 @@ from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_cause, render_reasons, render_remarks
-from clusterctl.console.text import UNBROKEN, sanitize
+from clusterctl.console.terminal import print_line
+from clusterctl.console.text import UNBROKEN
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.selection import choose_run
@@ -61,7 +60,7 @@ def write_report(
         names: list[str] = [run.run_id for run in reported]
         write_document({"schema": 1, "file": str(path), "bytes": size, "runs": names})
     else:
-        click.echo(sanitize(tr("{path}: {size}", path=path, size=render_size(size))))
+        print_line(tr("{path}: {size}", path=path, size=render_size(size)))
     missing = sum(len(run.silent) for run in reported)
     if inventory.slurm is not None:
         asked = sum(len(run.parts) for run in reported)

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs, refuse_without_nodes
 from clusterctl.cli.actions.logs import LogQuery
@@ -54,21 +54,11 @@ TAIL, TAIL_OF_ALL, LEAST_TAIL = 100, 2000, 5  # lines that come first: of each r
 MOST_NOTICES = 3
 
 
-@dataclass(frozen=True)
-class Target:
-    """The cluster that the page is about; `label` is how a question calls it, `command` how commands begin."""
-
-    cluster: Cluster
-    inventory: Inventory
-    label: str
-    command: str
-
-
 class ClusterSource:
-    """Reads from the nodes of an inventory."""
+    """Reads from the nodes of an inventory; `label` is how a question calls it, `command` how commands begin."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, cluster: Cluster, inventory: Inventory, label: str, command: str) -> None:
+        self.cluster, self.inventory, self.label, self.command = cluster, inventory, label, command
         self._asking = threading.Lock()
         self._found: tuple[float, FoundRuns] | None = None
         self._followers: dict[str, RunFollower] = {}  # of the runs that pages show
@@ -95,13 +85,13 @@ class ClusterSource:
 
     def find_runs(self, max_age: float) -> tuple[float, FoundRuns]:
         """Ask the nodes for their runs, unless that was done a moment ago; with the time when they were asked."""
-        if self.target.inventory.slurm is not None:
+        if self.inventory.slurm is not None:
             max_age = max(max_age, SOONEST_ON_SLURM)
         with self._asking:
             now = time.monotonic()
             if self._found is None or now - self._found[0] > max_age:
-                nodes = self.target.inventory.nodes
-                self._found = now, find_runs(self.target.cluster, nodes, None, pulse=True)
+                nodes = self.inventory.nodes
+                self._found = now, find_runs(self.cluster, nodes, None, pulse=True)
             return self._found
 
     def _follow_list(self, view: View) -> None:
@@ -133,23 +123,23 @@ class ClusterSource:
         return answer
 
     def _diagnose(self, run_id: RunId) -> Html:
-        cluster, nodes = self.target.cluster, self.target.inventory.nodes
+        cluster, nodes = self.cluster, self.inventory.nodes
         found = find_runs(cluster, nodes, run_id, only_one=True)
         if run_id not in found.runs:
             return fragments.render_missing(run_id)
-        refuse_without_nodes(found, run_id, "diagnose", self.target.command)
-        diagnosis = diagnose_run(cluster, found, run_id, self.target.command, slow=False)
+        refuse_without_nodes(found, run_id, "diagnose", self.command)
+        diagnosis = diagnose_run(cluster, found, run_id, self.command, slow=False)
         if (follower := self._followers.get(run_id)) is not None:
             follower.mark(diagnosis.judgement)
-        return fragments.render_diagnosis(diagnosis, time.strftime("%H:%M:%S"), self.target.command)
+        return fragments.render_diagnosis(diagnosis, time.strftime("%H:%M:%S"), self.command)
 
     def _stop(self, run_id: RunId) -> Html:
-        cluster, nodes = self.target.cluster, self.target.inventory.nodes
+        cluster, nodes = self.cluster, self.inventory.nodes
         found = find_runs(cluster, nodes, run_id, only_one=True)
         parts = found.runs.get(run_id, {})
         if not is_live(parts):
             return fragments.render_missing(run_id)
-        if self.target.inventory.slurm is not None:
+        if self.inventory.slurm is not None:
             return fragments.render_lines(stop_and_describe(cluster, found, run_id))
         held = [node for node in nodes if may_have_processes(node.name, parts, found.pythons)]
         lines = stop_and_report(RunHandle(cluster, run_id, held, found.pythons))
@@ -168,7 +158,7 @@ class RunFollower:
     """Keeps one run up to date: its state by asking, its lines by a stream, its plots now and then."""
 
     def __init__(self, source: ClusterSource, view: View) -> None:
-        self._source, self._target, self.view = source, source.target, view
+        self._source, self.view = source, view
         self._run_id = RunId(view.run_id)
         self._lock = threading.Lock()
         self._states: dict[str, tuple[float, NodeState]] = {}  # as they come by the streams
@@ -217,7 +207,7 @@ class RunFollower:
     def _read_end(self, found: FoundRuns) -> None:
         """Read the record of the end once."""
         if self._ended_parts is None and not is_live(found.runs[self._run_id]):
-            cluster, nodes = self._target.cluster, self._target.inventory.nodes
+            cluster, nodes = self._source.cluster, self._source.inventory.nodes
             self._ended_parts = fetch_end_record(cluster, nodes, found, self._run_id, named=False)
 
     def _read_hang(self) -> None:
@@ -268,7 +258,7 @@ class RunFollower:
         with self._lock:
             run = replace(self._report(self._parts(), Records({}, {})), hang=self._hang)
             timing = render_timing(run.parts, run.offsets, run.now)
-            question = describe_run(self._run_id, run.parts, self._target.label)
+            question = describe_run(self._run_id, run.parts, self._source.label)
             self.view.publish("summary", fragments.render_summary(run, timing, question))
             stalls = find_stalls(run.parts, run.offsets, run.now)
             rows = list_node_rows(run.parts, stalls, run.verdict, render_age, self._choose_marks(run))
@@ -276,10 +266,10 @@ class RunFollower:
 
     def _report(self, parts: Parts, records: Records) -> ReportedRun:
         offsets = self._found[1].offsets if self._found else {}
-        inventory = self._target.inventory
+        inventory = self._source.inventory
         names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
         verdict = conclude(self._run_id, parts, names, offsets)
-        return report_run(self._run_id, parts, verdict, offsets, records, self._target.command)
+        return report_run(self._run_id, parts, verdict, offsets, records, self._source.command)
 
     def _handle(self, *, with_silent: bool) -> RunHandle:
         """Return the nodes of the run; each node's interpreter is the one that answered, else the inventory's."""
@@ -288,7 +278,7 @@ class RunFollower:
         answered = found.pythons if found else {}
         nodes = [node for node in nodes if with_silent or (parts.get(node.name) and node.name in answered)]
         pythons = {node.name: answered.get(node.name) or interpreter(node) for node in nodes}
-        return RunHandle(self._target.cluster, self._run_id, nodes, pythons)
+        return RunHandle(self._source.cluster, self._run_id, nodes, pythons)
 
     def _read_lines(self) -> None:
         ranks = sum(len(part.ranks) for part in self._parts().values() if part)
