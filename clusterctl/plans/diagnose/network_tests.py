@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from statistics import median
 from typing import TYPE_CHECKING
 
 from clusterctl.plans.facts.facts import plan_neighbours
@@ -199,6 +198,8 @@ class DeepCheckResult:
     @property
     def usual(self) -> tuple[float, float]:
         """Bandwidth and latency that a node usually reaches with its best partner."""
+        from statistics import median  # noqa: PLC0415 - 9 ms, which most verbs need not wait for
+
         ok_pairs = [group for group in self._pair_tries if group.ok]
         numbers = {number for group in ok_pairs for number in group.nodes}
         own_pairs = [[group for group in ok_pairs if number in group.nodes] for number in numbers]
