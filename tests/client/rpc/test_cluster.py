@@ -54,6 +54,7 @@ def test_a_failure_is_told_and_then_tried_again(serve: Callable[..., Server]) ->
     port = free_port()
     server = serve()
     node = server.node(config="none", port=port)
+    server.known_hosts.write_text(f"[127.0.0.1]:{port} {server.host_key}\n")  # it is read once
     with Cluster(lambda _: None) as cluster:
         cluster.open_early([node])
         assert {type(one) for one in ask_at_once(cluster, node)} == {Unreachable}
