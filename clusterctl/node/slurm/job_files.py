@@ -65,10 +65,6 @@ class JobFiles:
         with suppress(OSError):
             os.unlink(self.secrets)
 
-    def task_output(self, slot: int) -> str:
-        """Name the file that a task prints to."""
-        return os.path.join(self.folder, f"task.{slot}.out")
-
     def part_folders(self) -> List[str]:
         """List the directories of the nodes' parts."""
         names = list_folder(self.run_folder)
