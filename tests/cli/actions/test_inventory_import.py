@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from clusterctl.cli import main
-from clusterctl.client.local.programs import ProgramLimits
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -229,8 +228,8 @@ def test_ansible_has_limits(
 ) -> None:
     """A plug-in that hangs, one that writes without end, and an answer that is none."""
     program(in_a_folder, monkeypatch, script)
-    limits = ProgramLimits(0.5 if "sleep" in script else 60.0, 1 << 20)
-    monkeypatch.setattr("clusterctl.client.local.programs.LIMITS", limits)
+    monkeypatch.setattr("clusterctl.client.local.programs.LISTING_LIMIT", 0.5 if "sleep" in script else 60.0)
+    monkeypatch.setattr("clusterctl.client.local.programs.MAX_LISTING", 1 << 20)
     (in_a_folder / "hosts.ini").write_text("[gpu]\na\n")
     code, _, err = run(capsys, "hosts.ini")
 
