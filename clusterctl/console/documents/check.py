@@ -41,7 +41,15 @@ class NetworkTest(TypedDict):
     ways: list[NetworkPath]
 
 
-DeepGroup = Annotated[dict[str, Any], FieldsOf(GroupResult, (("nodes", list[str]),))]
+DeepGroup = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        GroupResult,
+        (("nodes", list[str]),),
+        "DeepGroup",
+        "How a group of nodes fared: `rows` are bytes and seconds of an all_reduce.",
+    ),
+]
 
 
 class DeepRoundEntry(TypedDict):
@@ -58,7 +66,15 @@ _NAMED_PARTS = (
     ("slow_nodes", list[str]),
     ("slow_links", list[list[str]]),
 )
-DeepConclusion = Annotated[dict[str, Any], FieldsOf(SearchReport, _NAMED_PARTS)]
+DeepConclusion = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        SearchReport,
+        _NAMED_PARTS,
+        "DeepConclusion",
+        "Which nodes and links are at fault; `rest`: all others work together without them.",
+    ),
+]
 
 
 class DeepCheck(TypedDict):
@@ -111,8 +127,17 @@ class AskedNode(TypedDict):
     error: str | None
 
 
-# with `where`, the line of the job at which its main thread is
-EvidenceEntry = Annotated[dict[str, Any], FieldsOf(RankEvidence, (("where", Frame | None),))]
+EvidenceEntry = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        RankEvidence,
+        (("where", Frame | None),),
+        "EvidenceEntry",
+        "What is known of one rank; `where` is the line of the job at which its main thread is, `frames` innermost "
+        "first.\n\n`problem` is why it could not be asked; `silent` is for how many seconds it has written nothing, "
+        "`cpu` counts\nprocessors.",
+    ),
+]
 
 
 class Diagnosis(TypedDict):

@@ -182,8 +182,15 @@ class OtherOrphans(TypedDict):
     count: int
 
 
-# started in clock ticks since the boot, `age` in seconds
-OrphanOfNode = Annotated[dict[str, Any], FieldsOf(Orphan, (("node", str),))]
+OrphanOfNode = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Orphan,
+        (("node", str),),
+        "OrphanOfNode",
+        "A leftover process of a run: started in clock ticks since the boot, `age` in seconds.",
+    ),
+]
 
 
 class OrphansDocument(TypedDict):
