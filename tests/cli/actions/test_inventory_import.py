@@ -229,7 +229,7 @@ def test_ansible_has_limits(
     """A plug-in that hangs, one that writes without end, and an answer that is none."""
     program(in_a_folder, monkeypatch, script)
     monkeypatch.setattr("clusterctl.client.local.programs.LISTING_LIMIT", 0.5 if "sleep" in script else 60.0)
-    monkeypatch.setattr("clusterctl.client.local.programs.MAX_LISTING", 1 << 20)
+    monkeypatch.setattr("clusterctl.specs.importers.ansible.MAX_LISTING", 1 << 20)
     (in_a_folder / "hosts.ini").write_text("[gpu]\na\n")
     code, _, err = run(capsys, "hosts.ini")
 
