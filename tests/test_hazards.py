@@ -144,7 +144,7 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
 TRUSTED_JSON = {
     "clusterctl/cli/commands/explain.py:explain": "the examples of codes, which comes with the package",
     "clusterctl/protocol/untrusted.py:": "the reader itself",
-    "clusterctl/client/local/hooks.py:_read": "our own file",
+    "clusterctl/client/local/hooks.py:_load_hooks": "our own file",
     "clusterctl/client/files/target_dir.py:_load": "our own file",
     "clusterctl/client/files/target_dir.py:_load_homes": "our own file",
     "clusterctl/client/sync/contents.py:_load": "our own file",
@@ -167,7 +167,7 @@ UNREAD = {
     "clusterctl/node/slurm/queue.py:send_facts": "passed on to the client, which does the same",
     "clusterctl/node/slurm/allocation.py:read_all": "passed on to plans/slurm/judge.py, which does the same",
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
-    "clusterctl/client/watch/streams.py:_parse": "read_sample does the same",
+    "clusterctl/client/watch/streams.py:_parse_sample": "read_sample does the same",
     "clusterctl/client/diagnose.py:_read_gpus": "parse_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",

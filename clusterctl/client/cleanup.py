@@ -180,8 +180,7 @@ def query_warm(
 ) -> tuple[WarmServer, ...]:
     """Describe the process that waits on a node for the next launch, and end it if wished."""
     request: WarmRequest = {"workdir": node.workdir, "node": node.name, "end": end}
-    with Session(c, "warm", request, interpreter) as session:
-        return parse_warm_servers(_receive_answer(session, "servers"))
+    return parse_warm_servers(tasks.ask(c, "warm", request, interpreter))
 
 
 NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named

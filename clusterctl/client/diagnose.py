@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence, Watcher
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
@@ -30,45 +29,23 @@ if TYPE_CHECKING:
 GPU_LIMIT, GPU_INTERVAL = 3.0, 0.25  # seconds
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What each node has answered, or why it has not; in the order of the inventory."""
-
-    nodes: Mapping[str, NodeEvidence]
-    errors: Mapping[str, ClusterctlError]
-
-    @property
-    def ranks(self) -> list[RankEvidence]:
-        """Return all ranks, in order; of two nodes that claim the same rank both stay."""
-        return sorted(
-            (rank for node in self.nodes.values() for rank in node.ranks),
-            key=lambda one: (one.rank, one.node),
-        )
+def ranks_of(answers: Answers[NodeEvidence]) -> list[RankEvidence]:
+    """List the ranks of all nodes, in order; of two nodes that claim the same rank both stay."""
+    ranks = (rank for node in answers.nodes.values() for rank in node.ranks)
+    return sorted(ranks, key=lambda one: (one.rank, one.node))
 
 
-def watchers_of(answers: Answers) -> list[Watcher]:
+def watchers_of(answers: Answers[NodeEvidence]) -> list[Watcher]:
     """List the processes of all nodes that start and watch the ranks."""
     return [watcher for node in answers.nodes.values() for watcher in node.watchers]
 
 
-def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers:
+def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers[NodeEvidence]:
     """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers.
 
     `entries` is how many collectives of each process group are read.
     """
-    nodes, errors = dict[str, NodeEvidence](), dict[str, ClusterctlError]()
-    for outcome in run.cluster.each(
-        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, entries)
-    ):
-        if outcome.value is not None:
-            nodes[outcome.node.name] = outcome.value
-        elif outcome.error is not None:
-            errors[outcome.node.name] = outcome.error
-    names = [node.name for node in run.nodes]
-    return Answers(
-        {name: nodes[name] for name in names if name in nodes},
-        {name: errors[name] for name in names if name in errors},
-    )
+    return run.collect(lambda c, node, python: tasks.diagnose(c, node, python, run.run_id, entries))
 
 
 def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
@@ -82,18 +59,15 @@ def read_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -
     known = {name for name, part in parts.items() if part is not None and part.sampled}
     if not known:
         return None
-    run = run.on(node for node in run.nodes if node.name in known)
-    outcomes = run.cluster.each(
-        run.nodes, lambda c, node: tasks.read_sample(c, node, run.interpreters[node.name], run.run_id)
+    answers = run.on(node for node in run.nodes if node.name in known).collect(
+        lambda c, node, python: tasks.read_sample(c, node, python, run.run_id)
     )
-    return judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
+    return judge_slowness(list(answers.nodes.values()))
 
 
 def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
     """Read how busy the GPUs of each node are, as `top` does; nodes without any, or without an answer, are left out."""
-    outcomes = run.cluster.each(run.nodes, lambda c, node: _read_gpus(c, node, run.interpreters[node.name]))
-    found = {outcome.node.name: outcome.value for outcome in outcomes if outcome.value}
-    return {node.name: found[node.name] for node in run.nodes if node.name in found}
+    return {name: gpus for name, gpus in run.collect(_read_gpus).nodes.items() if gpus}
 
 
 def _read_gpus(c: Connection, node: Node, interpreter: Interpreter) -> tuple[GpuUsage, ...]:
@@ -121,13 +95,9 @@ def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Ke
     silent_nodes = [name for name in parts if name not in known]
     world = next((part.world_size for part in known.values() if part.world_size), None)
     run = run.on(node for node in run.nodes if node.name in known and node.name in run.interpreters)
-    outcomes = run.cluster.each(
-        run.nodes, lambda c, node: tasks.read_kept(c, node, run.interpreters[node.name], run.run_id)
-    )
-    kept = {outcome.node.name: outcome.value for outcome in outcomes if outcome.value is not None}
-    names = [node.name for node in run.nodes]
-    missing = [name for name in names if name not in kept]
-    return judge_kept([kept[name] for name in names if name in kept], [*silent_nodes, *missing], world)
+    kept = run.collect(lambda c, node, python: tasks.read_kept(c, node, python, run.run_id)).nodes
+    missing = [node.name for node in run.nodes if node.name not in kept]
+    return judge_kept(list(kept.values()), [*silent_nodes, *missing], world)
 
 
 def save_diagnosis(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabric import Connection, task
 
+from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.history import NodeRecord, RecordParser
 from clusterctl.specs.inventory.model import Node
 
@@ -31,12 +30,7 @@ class HistoryChoice:
     lines: int = 0
 
 
-@dataclass(frozen=True)
-class Records:
-    """What each node has answered, or why it has not; in the order of the inventory."""
-
-    nodes: Mapping[str, NodeRecord]
-    errors: Mapping[str, ClusterctlError]
+Records = Answers[NodeRecord]
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -65,16 +59,4 @@ def history(
 
 def fetch_records(run: RunHandle, choice: HistoryChoice) -> Records:
     """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
-    nodes, errors = dict[str, NodeRecord](), dict[str, ClusterctlError]()
-    for outcome in run.cluster.each(
-        run.nodes, lambda c, node: history(c, node, run.interpreters[node.name], run.run_id, choice)
-    ):
-        if outcome.value is not None:
-            nodes[outcome.node.name] = outcome.value
-        elif outcome.error is not None:
-            errors[outcome.node.name] = outcome.error
-    names = [node.name for node in run.nodes]
-    return Records(
-        {name: nodes[name] for name in names if name in nodes},
-        {name: errors[name] for name in names if name in errors},
-    )
+    return run.collect(lambda c, node, python: history(c, node, python, run.run_id, choice))

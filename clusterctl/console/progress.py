@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.console.terminal import BOLD, can_redraw, info, is_quiet, is_verbose, paint, stderr, symbol
 from clusterctl.console.text import display_width, fill_lines, sanitize
@@ -17,7 +17,9 @@ from clusterctl.specs.text import render_duration, render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.client.rpc.cluster import Steps
+    from clusterctl.client.rpc.cluster import Outcome, Steps
+
+T = TypeVar("T")
 
 
 MOST_NODES = 3  # the nodes that are waited for longest
@@ -324,6 +326,15 @@ class Phases:
             pending.pop(name, None)
             if not pending and phase in self._details and phase in self._pending:
                 self._finish_phase(phase, *self._details[phase]())
+
+    def follow(self, phase: str, outcomes: Iterable[Outcome[T]]) -> Iterator[Outcome[T]]:
+        """Pass on what becomes of the nodes in a phase, and show it."""
+        for outcome in outcomes:
+            if outcome.error is None:
+                self.mark_done(phase, outcome.node.name)
+            else:
+                self.mark_failed(outcome.node.name)
+            yield outcome
 
     def mark_failed(self, name: str) -> None:
         """Mark a node as failed: it is not waited for."""

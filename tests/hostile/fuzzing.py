@@ -28,14 +28,13 @@ from invoke import Context
 
 from clusterctl.client import cleanup, preflight, slurm
 from clusterctl.client.cleanup import read_storage, remove_stored_runs
-from clusterctl.client.files.node_files import list_request, open_node_files, protocol_error
+from clusterctl.client.files.node_files import list_request, open_node_files, protocol_error, relayed
 from clusterctl.client.files.receiver import (
     DownloadReport,
     choose_requests,
     fetch_files,
     make_folders_and_links,
 )
-from clusterctl.client.files.sending import relayed
 from clusterctl.client.files.target_dir import (
     TargetDirectory,
     UsersDirectory,
@@ -50,8 +49,7 @@ from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, StateChange
-from clusterctl.client.watch.monitor import describe_log_event
-from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
+from clusterctl.client.watch.monitor import AttemptTracker, NodeReport, describe_log_event
 from clusterctl.client.watch.streams import Streams
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
@@ -362,7 +360,7 @@ def drive_follow(line: Line, _: Place) -> object:
             notices += [str(part.on_event(update.event) or ""), describe_log_event(update.event) or ""]
             attempts.on_event(update.event)
         elif isinstance(update, StateChange):
-            attempts.on_state("gpu02", update.state)
+            attempts.on_state({"gpu02": update.state}, update.state)
             part.newly_frozen(update.state)
             part.state = update.state
     streams.close()
@@ -486,7 +484,7 @@ def drive_give(line: Line, _: Place) -> object:
         except ValueError as error:
             raise protocol_error("gpu02", str(error)) from error
         port = files.provide({"address": "192.0.2.2", "ports": None, "token": "t"})
-        contents = relayed(files, plan, plan.manifest).scan.contents
+        contents = relayed(files, plan, plan.manifest).contents
         passed = [part.size for part in contents.shipments(list(plan.manifest.blobs))]
     return plan, port, passed
 

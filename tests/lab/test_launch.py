@@ -423,4 +423,4 @@ def test_a_job_may_name_its_own_python(cluster: Lab, tmp_path: Path, interpreter
 
     assert result.code == 0, result.err
     assert said(result.json_lines()) == ['it is "set"']
-    assert cluster.nodes[0].run(["cat", started]).stdout == 2 * "\n"  # probe, start; sync, follow
+    assert cluster.nodes[0].run(["cat", started]).stdout == 3 * "\n"  # probe; start; sync, follow

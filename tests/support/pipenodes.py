@@ -55,7 +55,7 @@ class PipeSession:
         verb = "sync" if files is None else "files"
         header = {"sentinel": sentinel, "verb": verb, "request": {**request, **(files or {})}}
         header["module"] = bundle.verb_module(verb)
-        for part in (bundle.boot_program(), json.dumps(header).encode(), bundle.bundle(verb)):
+        for part in (bundle.boot_program(), json.dumps(header).encode(), bundle.pack(verb)[1]):
             self._write(b"%d\n" % len(part) + part)
 
     def _write(self, data: bytes) -> None:

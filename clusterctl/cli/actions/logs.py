@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from clusterctl.cli.context.nodes import (
     report_failures,
 )
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, Update
 from clusterctl.client.watch.logs import LiveReader, LogReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
@@ -124,21 +123,37 @@ class LineFilter:
 
 @dataclass(frozen=True)
 class LogRequest:
-    """Whose lines of which run are read, and where they go."""
+    """Whose lines of which run are read, and where they go; `clocks` are the nodes' minus ours."""
 
-    cluster: Cluster
-    nodes: Sequence[Node]
-    found_runs: FoundRuns
-    run_id: str
+    run: tasks.RunHandle
+    answered: Collection[str]
+    clocks: Mapping[str, float]
     query: LogQuery
     line_filter: LineFilter
+    failed: set[str]
 
-    @property
-    def run(self) -> tasks.RunHandle:
-        """Return the run; each node's interpreter is the one that answered, else the inventory's."""
-        answered = self.found_runs.pythons
-        pythons = {node.name: answered.get(node.name) or interpreter(node) for node in self.nodes}
-        return tasks.RunHandle(self.cluster, self.run_id, self.nodes, pythons)
+    def print(self, update: Update) -> None:
+        """Print lines; report the failure of a node at once, since the other nodes may send lines for hours."""
+        if isinstance(update, LogLines):
+            self.line_filter.show_all((update,))
+        elif isinstance(update, ReplacedLog):
+            self.line_filter.replaced = True
+            report_failures([update.error])
+        elif isinstance(update, StreamEnd) and update.error is not None:
+            update.error.node = update.error.node or update.node
+            report_failures([update.error])
+            self.failed.add(update.node)
+
+    def print_followed(self, update: Update) -> None:
+        """Print what is followed: a node that sends something again has not failed."""
+        self.print(update)
+        if not isinstance(update, StreamEnd):
+            self.failed.discard(update.node)
+
+    def written(self) -> LogReader:
+        """Return the reader of what was written until now on the nodes that answered."""
+        run = self.run.on(node for node in self.run.nodes if node.name in self.answered)
+        return LogReader(run, self.query.without_follow.request(), clocks=self.clocks)
 
 
 def read_logs(
@@ -171,7 +186,12 @@ def read_logs(
             raise _no_such_rank(run_id, names, all_parts, query, command)
         info(tr("run {run}", run=run_id))
         line_filter = LineFilter(_printer(run_id, parts, query), query.since, show_times=query.show_times)
-        failed = _choose_reader(query)(LogRequest(cluster, holders, found_runs, run_id, query, line_filter))
+        pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in holders}
+        run = tasks.RunHandle(cluster, run_id, holders, pythons)
+        failed = {error.node for error in found_runs.errors}
+        _choose_reader(query)(
+            LogRequest(run, found_runs.pythons, found_runs.offsets, query, line_filter, failed)
+        )
     if query.grep is not None and not line_filter.lines:
         info(tr("no line matches {pattern!r}", pattern=query.grep))
     elif query.since is not None and not line_filter.lines:
@@ -188,7 +208,7 @@ def _choose_slurm_nodes(
     return choose_nodes(replace(inventory, nodes=nodes), *choice)
 
 
-def _choose_reader(query: LogQuery) -> Callable[[LogRequest], set[str]]:
+def _choose_reader(query: LogQuery) -> Callable[[LogRequest], None]:
     if query.follow:
         return _follow_in_order if query.show_times else _follow
     return _read_in_order if query.ordered else _read
@@ -274,105 +294,54 @@ def _printer(run_id: str, parts: Parts, query: LogQuery) -> BatchLogSink:
     return LogPrinter(list(states), world_size, with_times=query.show_times)
 
 
-def _follow(request: LogRequest) -> set[str]:
-    """Print lines as they come until the run has ended, none lost by cuts and none doubled; gives who failed."""
-    failed = {error.node for error in request.found_runs.errors}
-    stream_request, clocks = request.query.request(), request.found_runs.offsets
-    reader = LiveReader(
-        request.run,
-        stream_request,
-        notice=notice,
-        clocks=clocks,
-    )
+def _follow(request: LogRequest) -> None:
+    """Print lines as they come until the run has ended, none lost by cuts and none doubled."""
+    reader = LiveReader(request.run, request.query.request(), notice=notice, clocks=request.clocks)
     for update in reader.updates():
-        _print(update, request.line_filter)
-        (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
-    return failed
+        request.print_followed(update)
 
 
-def _follow_in_order(request: LogRequest) -> set[str]:
+def _follow_in_order(request: LogRequest) -> None:
     """Print what was written in the order of time, then what is being written as far as that is possible."""
-    pythons = request.found_runs.pythons
-    written = replace(
-        request,
-        nodes=[node for node in request.nodes if node.name in pythons],
-        query=request.query.without_follow,
-    )
-    log_reader = _log_reader(written)
-    failed = {error.node for error in request.found_runs.errors} | _print_in_order(
-        log_reader, request.line_filter
-    )
-    stream_request, clocks, window = request.query.request(), request.found_runs.offsets, ReorderWindow()
+    log_reader, window = request.written(), ReorderWindow()
+    _print_in_order(request, log_reader)
     live_reader = LiveReader(
         request.run,
-        stream_request,
+        request.query.request(),
         notice=notice,
-        clocks=clocks,
+        clocks=request.clocks,
         offsets=log_reader.offsets,
     )
     try:
         for update in live_reader.updates_or_none(CHECK_INTERVAL):
             if isinstance(update, LogLines):
                 window.add(update, time.monotonic(), time.time())
+                request.failed.discard(update.node)
             elif update is not None:
-                _print(update, request.line_filter)
+                request.print_followed(update)
             else:
                 request.line_filter.show_all(window.pop_ready(time.monotonic()))
-            if update is not None:
-                (failed.add if isinstance(update, StreamEnd) else failed.discard)(update.node)
     finally:
         request.line_filter.show_all(window.pop_all())
-    return failed
 
 
-def _read(request: LogRequest) -> set[str]:
-    """Print node by node; gives who failed."""
-    failed = {error.node for error in request.found_runs.errors}
-    for update in _log_reader(request).read_by_node():
-        _print(update, request.line_filter)
-        if isinstance(update, StreamEnd) and update.error is not None:
-            failed.add(update.node)
-    return failed
+def _read(request: LogRequest) -> None:
+    """Print node by node."""
+    for update in LogReader(request.run, request.query.request(), clocks=request.clocks).read_by_node():
+        request.print(update)
 
 
-def _read_in_order(request: LogRequest) -> set[str]:
-    """Print the lines of all nodes in the order of time; gives who failed."""
-    return {error.node for error in request.found_runs.errors} | _print_in_order(
-        _log_reader(request), request.line_filter
-    )
+def _read_in_order(request: LogRequest) -> None:
+    """Print the lines of all nodes in the order of time."""
+    _print_in_order(request, LogReader(request.run, request.query.request(), clocks=request.clocks))
 
 
-def _print_in_order(log_reader: LogReader, line_filter: LineFilter) -> set[str]:
-    failed = set()
+def _print_in_order(request: LogRequest, log_reader: LogReader) -> None:
     for batch in log_reader.read_by_time():
         if isinstance(batch, list):
-            line_filter.show_all(batch)
-            continue
-        _print(batch, line_filter)
-        if isinstance(batch, StreamEnd) and batch.error is not None:
-            failed.add(batch.node)
-    return failed
-
-
-def _log_reader(request: LogRequest) -> LogReader:
-    clocks = request.found_runs.offsets
-    return LogReader(
-        request.run,
-        request.query.request(),
-        clocks=clocks,
-    )
-
-
-def _print(update: Update, line_filter: LineFilter) -> None:
-    """Print lines; report the failure of a node at once, since the other nodes may send lines for hours."""
-    if isinstance(update, LogLines):
-        line_filter.show_all((update,))
-    elif isinstance(update, ReplacedLog):
-        line_filter.replaced = True
-        report_failures([update.error])
-    elif isinstance(update, StreamEnd) and update.error is not None:
-        update.error.node = update.error.node or update.node
-        report_failures([update.error])
+            request.line_filter.show_all(batch)
+        else:
+            request.print(batch)
 
 
 _SPAN = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")

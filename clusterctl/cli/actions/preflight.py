@@ -253,14 +253,12 @@ class _Probes:
             answer: tuple[Facts, Session] = tasks.probe_and_stay(c, node, python, questions.nodes, options)
             return answer
 
-        for outcome in cluster.each(questions.nodes, request_facts, step=tr("reading facts")):
-            name = outcome.node.name
+        outcomes = cluster.each(questions.nodes, request_facts, step=tr("reading facts"))
+        for outcome in phases.follow(PHASE, outcomes):
             if outcome.value is not None:
-                self.facts[name], self.open[name] = outcome.value
-                phases.mark_done(PHASE, name)
+                self.facts[outcome.node.name], self.open[outcome.node.name] = outcome.value
             elif outcome.error is not None:
-                self.failures[name] = outcome.error
-                phases.mark_failed(name)
+                self.failures[outcome.node.name] = outcome.error
 
     def __enter__(self) -> _Probes:
         return self

@@ -75,18 +75,17 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
         if fold:
             phases.start("exec")
         try:
-            for outcome in cluster.each(
+            outcomes = cluster.each(
                 nodes,
                 lambda c, node: _run(c, node, argv, printer),
                 step=tr("running the command"),
                 keep=False,
-            ):
+            )
+            for outcome in phases.follow("exec", outcomes):
                 if outcome.value is not None:
                     answers[outcome.node.name] = outcome.value
-                    phases.mark_done("exec", outcome.node.name)
                 elif outcome.error is not None:
                     errors[outcome.node.name] = outcome.error
-                    phases.mark_failed(outcome.node.name)
                 if printer is not None:
                     printer.raise_write_error()
         except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from clusterctl.console.progress import Phases
 from clusterctl.console.run.status import describe_launch, describe_run
 from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
-from clusterctl.errors import NodeError, UsageError
+from clusterctl.errors import ClusterctlError, NodeError, UsageError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.runs.selection import Runs, choose_live_run, is_live, owner_of
 from clusterctl.plans.runs.state import Parts
@@ -89,6 +89,17 @@ class StopResult:
     lines: list[str] = field(default_factory=list)
     stopped: dict[str, tasks.StopReport] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome[tasks.StopReport]) -> ClusterctlError | None:
+        """Take what became of a node; return why the run was not stopped there."""
+        name, report, error = outcome.node.name, outcome.value, outcome.error
+        if report is not None and report.other_account:
+            error = NodeError("CC-RUN-018", node=name, account=report.other_account)
+        elif report is not None and report.run_known:
+            self.stopped[name] = report
+        if error is not None:
+            self.missed.append(name)
+        return error
 
     def write(self, *, as_json: bool) -> None:
         """Write it to stdout, once no progress moves on the screen any more."""
@@ -173,44 +184,37 @@ def _stop_nodes(
     result: StopResult,
 ) -> int:
     codes = {4} if known.unanswered else set()
-    missed, stopped = result.missed, result.stopped
-    missed += known.unanswered
-    wrong_account: list[NodeError] = []
-    any_stopped = False
+    result.missed += known.unanswered
+    wrong_account: list[ClusterctlError] = []
     reason = options.reason
 
     try:
-        for outcome in _stop_each(run, options, known.ended):
-            if outcome.error is None:
-                phases.mark_done(PHASE, outcome.node.name)
-            else:
-                phases.mark_failed(outcome.node.name)
-            if outcome.value is not None and outcome.value.other_account:
-                wrong_account.append(_other_account_error(outcome.node.name, outcome.value.other_account))
-                missed.append(outcome.node.name)
-                codes.add(5)
-            elif outcome.value is not None:
-                codes |= {5} if outcome.value.remaining else set()
-                any_stopped = any_stopped or bool(outcome.value.ended or outcome.value.remaining)
-                stopped_by_this = outcome.value.state is not None and outcome.value.state.reason == reason
-                # between two attempts there is no process to end
-                any_stopped = any_stopped or (known.was_live and stopped_by_this)
-                if outcome.value.run_known:
-                    stopped[outcome.node.name] = outcome.value
-            elif outcome.error is not None:
+        for outcome in phases.follow(PHASE, _stop_each(run, options, known.ended)):
+            error = result.add(outcome)
+            if outcome.error is not None:
                 report_failures([outcome.error])
-                missed.append(outcome.node.name)
-                codes.add(4 if outcome.error.exit_code == 4 else 5)
+            elif error is not None:
+                wrong_account.append(error)
+            if error is not None:
+                codes.add(4 if error.exit_code == 4 else 5)
     finally:  # what is known at Ctrl-C is reported too
-        result.lines += render_all_stopped(stopped, reason, known.ended)
+        result.lines += render_all_stopped(result.stopped, reason, known.ended)
     report_failures(wrong_account)
-    name = sanitize(run.run_id)
-    if missed:
-        result.lines.append(tr("{run}: not stopped on {nodes}", run=name, nodes=fold_names(missed)))
-    else:
-        end = tr("{run}: stopped", run=name) if any_stopped else tr("{run}: already ended", run=name)
-        result.lines.append(end)
+    reports = result.stopped.values()
+    codes |= {5 for report in reports if report.remaining}
+    any_stopped = any(report.ended or report.remaining for report in reports)
+    # between two attempts there is no process to end
+    stopped_by_this = any(report.state is not None and report.state.reason == reason for report in reports)
+    is_stopped = any_stopped or (known.was_live and stopped_by_this)
+    result.lines.append(_render_end(run.run_id, result.missed, is_stopped=is_stopped))
     return min(codes, default=0)
+
+
+def _render_end(run_id: str, missed: Collection[str], *, is_stopped: bool = True) -> str:
+    name = sanitize(run_id)
+    if missed:
+        return tr("{run}: not stopped on {nodes}", run=name, nodes=fold_names(missed))
+    return tr("{run}: stopped", run=name) if is_stopped else tr("{run}: already ended", run=name)
 
 
 def _stop_each(
@@ -230,26 +234,12 @@ def _stop_each(
 def stop_and_report(run: tasks.RunHandle) -> list[str]:
     """Stop on all nodes at once and give what `stop` would print: what ended, and where that failed."""
     options = tasks.StopOptions(None, f"{STOPPED_BY}{current_owner().name}")
-    errors: list[str] = []
-    missed: list[str] = []
-    stopped: dict[str, tasks.StopReport] = {}
+    result, errors = StopResult(run.run_id), list[str]()
     for outcome in _stop_each(run, options):
-        name, error = outcome.node.name, outcome.error
-        if outcome.value is not None and outcome.value.other_account:
-            error = _other_account_error(name, outcome.value.other_account)
-        elif outcome.value is not None and outcome.value.run_known:
-            stopped[name] = outcome.value
-        if error is not None:
-            missed.append(name)
-            errors.append(sanitize(f"{name}: {error.code} {error.message}"))
-    lines = [*render_all_stopped(stopped, options.reason), *errors]
-    if missed:
-        return [*lines, tr("{run}: not stopped on {nodes}", run=run.run_id, nodes=fold_names(missed))]
-    return [*lines, tr("{run}: stopped", run=run.run_id)]
-
-
-def _other_account_error(node: str, account: str) -> NodeError:
-    return NodeError("CC-RUN-018", node=node, account=account)
+        if (error := result.add(outcome)) is not None:
+            errors.append(sanitize(f"{outcome.node.name}: {error.code} {error.message}"))
+    stopped = render_all_stopped(result.stopped, options.reason)
+    return [*stopped, *errors, _render_end(run.run_id, result.missed)]
 
 
 def render_all_stopped(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import click
 
 from clusterctl.cli.context.nodes import interpreter, notice, open_cluster, report_failures
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.cluster import Answers, Cluster, collect
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks, TransferAddress, Via
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import SyncResult, TreeUpload
@@ -33,9 +33,8 @@ SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 
 def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json: bool) -> int:
     """Send the code to all nodes at once; gives the exit code of the verb."""
-    names, slots = [member.name for member in members], {member.name: member.slot for member in members}
-    results: dict[str, SyncResult] = {}
-    errors: dict[str, ClusterctlError] = {}
+    nodes, slots = [member.node for member in members], {member.name: member.slot for member in members}
+    names = [node.name for node in nodes]
     phases, home_locks = Phases(names), SharedHomeLocks() if len(members) > 1 else None
     distribution: Distribution | None = None
 
@@ -53,34 +52,23 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
         return result
 
     with open_cluster() as cluster:
-        cluster.open_early(member.node for member in members)  # questions come before the live progress
+        cluster.open_early(nodes)  # questions come before the live progress
         phases.set_steps(cluster.steps)
         phases.start("code")
         try:
-            distribution = find_addresses(
-                cluster, job.sync.via, [member.node for member in members], scan.manifest.size, job
-            )
-            for outcome in cluster.each(
-                [member.node for member in members], send, step=tr("receiving the code")
-            ):
-                if outcome.value is not None:
-                    results[outcome.node.name] = outcome.value
-                    phases.mark_done("code", outcome.node.name)
-                elif outcome.error is not None:
-                    errors[outcome.node.name] = outcome.error
-                    phases.mark_failed(outcome.node.name)
+            distribution = find_addresses(cluster, job.sync.via, nodes, scan.manifest.size, job)
+            outcomes = cluster.each(nodes, send, step=tr("receiving the code"))
+            answers = collect(nodes, phases.follow("code", outcomes))
         finally:
             phases.stop()
             if distribution is not None:
                 distribution.close()
-    ordered = {name: results[name] for name in names if name in results}
     if as_json:
-        document = synced_to_json(scan, ordered, errors, names)
-        write_document(document)
+        write_document(synced_to_json(scan, answers, names))
     else:
-        show_synced(ordered)
-    report_failures(errors[name] for name in names if name in errors)
-    return exit_code(ordered, list(errors.values()))
+        show_synced(answers.nodes)
+    report_failures(answers.errors.values())
+    return transfer_exit_code(answers.errors.values(), done=bool(answers.nodes))
 
 
 def find_addresses(
@@ -122,16 +110,11 @@ def show_synced(results: Mapping[str, SyncResult]) -> None:
         click.echo(sanitize(f"{fold_names(names)}: {line}"))
 
 
-def synced_to_json(
-    scan: ScanResult,
-    results: Mapping[str, SyncResult],
-    errors: Mapping[str, ClusterctlError],
-    order: Sequence[str],
-) -> SyncDocument:
+def synced_to_json(scan: ScanResult, answers: Answers[SyncResult], order: Sequence[str]) -> SyncDocument:
     """Return the document of `sync --json`; `tree` is null for a node that does not hold the code."""
     nodes: list[SyncedNode] = []
     for name in order:
-        result, error = results.get(name), errors.get(name)
+        result, error = answers.nodes.get(name), answers.errors.get(name)
         nodes.append(
             {
                 "node": name,
@@ -151,10 +134,10 @@ def synced_to_json(
     }
 
 
-def exit_code(results: Mapping[str, SyncResult], errors: Sequence[ClusterctlError]) -> int:
-    """Return 0 when all nodes hold the code, 5 when some do, 4 or 1 when none does."""
+def transfer_exit_code(errors: Collection[ClusterctlError], *, done: bool, incomplete: bool = False) -> int:
+    """Return 0, 5 where something is missing, or 4 or 1 where nothing was transferred."""
     if not errors:
-        return 0
-    if results:
+        return 5 if incomplete else 0
+    if done:
         return 5
     return 4 if any(error.exit_code == 4 for error in errors) else 1

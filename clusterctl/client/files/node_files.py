@@ -1,22 +1,30 @@
-"""Files of one node: what it lists, and pieces of what is fetched. All that it sends is read and bounded here."""
+"""Files of one node: what it lists, what is fetched of it and passed on; all that it sends is read and bounded here."""
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clusterctl.client.rpc.frames import Frame
+from clusterctl.client.rpc.frames import Frame, sync_limits
 from clusterctl.client.rpc.session import (
     FIRST_ANSWER_LIMIT,
     MAX_ANSWER_TIME,
     Interpreter,
     ReplyReader,
     Session,
+    SessionLimits,
 )
+from clusterctl.client.sync.contents import (
+    Contents,
+    Shipment,
+)
+from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.sync.listed_files import (
@@ -24,23 +32,35 @@ from clusterctl.plans.sync.listed_files import (
     FileSource,
     ListedEntry,
     OutsideFiles,
+    RelayPlan,
     Stamp,
     parse_listing,
     parse_outside,
 )
+from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import ListRequest, Offer
+    from clusterctl.protocol.messages.verbs import Blob, ListRequest, Offer, TakeRequest
 
 LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MOST_ROWS = 1000  # in a batch
 LONGEST_MARK = 64
 LARGEST_PIECE = 1 << 20  # bytes
 FILES_PER_REQUEST = 200  # files that are requested together
+# A node's list comes in full batches, all of them in time: it has an end.
+FULL_BATCH = 1000  # rows of a node's list that are sent together
+FULL_BATCH_BYTES = 150_000  # of fewer rows with long names
+MOST_SHORT_BATCHES = 8  # an honest node sends one, the last
+MAX_LISTING_TIME = 3600.0  # seconds for all of it, unless each file is hashed
+
+PATIENCE = 600.0  # seconds that a node may keep us waiting beyond what it needs at the slowest speed
+SLOWEST = 4096  # bytes in a second; a line that takes 20 s for a piece of 256 KiB has lost its node already
+FILE_TIME = 1.0  # seconds in which a node sends any file, however small
+HASHED = 1 << 20  # bytes in a second that a node hashes of what is here before
 
 
 @dataclass(frozen=True)
@@ -282,18 +302,6 @@ def decompress(body: bytes, max_bytes: int) -> bytes:
     return data
 
 
-# A node's list comes in full batches, all of them in time: it has an end.
-FULL_BATCH = 1000  # rows of a node's list that are sent together
-FULL_BATCH_BYTES = 150_000  # of fewer rows with long names
-MOST_SHORT_BATCHES = 8  # an honest node sends one, the last
-MAX_LISTING_TIME = 3600.0  # seconds for all of it, unless each file is hashed
-
-PATIENCE = 600.0  # seconds that a node may keep us waiting beyond what it needs at the slowest speed
-SLOWEST = 4096  # bytes in a second; a line that takes 20 s for a piece of 256 KiB has lost its node already
-FILE_TIME = 1.0  # seconds in which a node sends any file, however small
-HASHED = 1 << 20  # bytes in a second that a node hashes of what is here before
-
-
 class Pace:
     """Bounds how slowly a node can send what it has announced: waiting uses time up, what arrives gives it back."""
 
@@ -326,3 +334,43 @@ class Pace:
 def protocol_error(node: str, detail: str) -> NodeError:
     """Report that a node does not keep to what it announced."""
     return NodeError("CC-PULL-003", node=node, evidence=detail)
+
+
+def open_taking(c: Any, interpreter: Interpreter, request: TakeRequest, manifest: Manifest) -> Session:
+    """Open a conversation in which a node takes files; it names all contents that it lacks in one frame."""
+    limits = SessionLimits(frames=sync_limits(len(manifest.blobs)))
+    return Session(c, "files", request, interpreter, limits=limits)
+
+
+class RelayedContents(Contents):
+    """Contents of another node, fetched from it while they are sent on; for one receiver at a time."""
+
+    def __init__(self, files: NodeFiles, sources: Mapping[str, ListedEntry], manifest: Manifest) -> None:
+        super().__init__(b"", manifest)
+        self._files, self._sources = files, sources
+        self._turn = threading.Lock()
+
+    def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
+        """Yield what a node lacks; what a receiver that fails has left, only the next one has to read away.
+
+        A file that the node cannot send is left out, and the receiver reports it.
+        """
+        requests = [FileRequest(self._sources[sha]) for sha in sorted(missing)]
+        with self._turn:
+            for arrived in self._files.fetch(requests):
+                entry = arrived.request.entry
+                if isinstance(arrived, Piece):
+                    last = arrived.at + len(arrived.data) == entry.size
+                    body = arrived.packed or zlib.compress(arrived.data, 0)
+                    yield Shipment(_header(entry.content, last=last), body, len(arrived.data))
+                elif not entry.size and arrived.is_whole:
+                    yield Shipment(_header(entry.content, last=True), zlib.compress(b""), 0)
+
+
+def _header(sha: str, *, last: bool) -> Blob:
+    return {"blob": sha, "part": 0, "last": last}
+
+
+def relayed(files: NodeFiles, plan: RelayPlan, manifest: Manifest) -> ScanResult:
+    """Return what a node gives, or a part of it, as a tree for other nodes."""
+    return ScanResult(manifest, (), Path(), RelayedContents(files, plan.sources, manifest), plan.private)

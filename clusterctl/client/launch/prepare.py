@@ -386,7 +386,7 @@ def stop_started(
     interpreters: Mapping[str, Interpreter],
     ready: Mapping[str, Ready],
     error: BaseException,
-) -> dict[str, ClusterctlError]:
+) -> Mapping[str, ClusterctlError]:
     """End a run that failed to start with an error on every node, started or not; gives the errors of this."""
     cancel_all(ready)
     nodes = [node.member.node for node in plan.all_nodes]

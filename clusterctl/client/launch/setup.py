@@ -13,8 +13,8 @@ from fabric import Connection
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, Session
-from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of
-from clusterctl.client.sync.scan import UNSEEN, ScanProgress, ScanResult
+from clusterctl.client.sync.contents import Contents, StatCache
+from clusterctl.client.sync.scan import UNSEEN, ScanProgress, ScanResult, hash_files
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
 from clusterctl.node_texts import describe_system_error, translate_node_text
@@ -26,7 +26,6 @@ from clusterctl.plans.launch.setup import (
     plan_setup,
 )
 from clusterctl.plans.sync.manifest import decode_name, make_manifest
-from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.untrusted import Untrusted
@@ -71,11 +70,7 @@ def read_setup_files(
     if setup.wheelhouse:
         _check_wheels(setup.wheelhouse, files)
     cache = StatCache(cache_dir, b"setup:" + os.fsencode(root))
-    unknown = (one.st_size for path, one in files.items() if cache.find(path, stamp_of(one)) is None)
-    progress.add_expected(sum(unknown))
-    manifest = make_manifest(
-        _entry(root, path, file_stat, cache, progress) for path, file_stat in files.items()
-    )
+    manifest = make_manifest(hash_files(os.fsencode(root), [*files.items()], cache, progress))
     cache.save()
     scan = ScanResult(manifest, (), root, Contents(os.fsencode(root), manifest))
     return SetupFiles(plan_setup(setup, manifest, "\n".join(locks.values()), env), scan)
@@ -144,17 +139,6 @@ def _check_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
             wheelhouse=wheelhouse,
             command=command_line("pip", "download", "-r", "requirements.txt", "-d", wheelhouse),
         )
-
-
-def _entry(
-    root: Path, path: str, file_stat: os.stat_result, cache: StatCache, progress: ScanProgress
-) -> TreeEntry:
-    sha = cache.find(path, stamp_of(file_stat))
-    if sha is None:
-        file_stat, sha = hash_stable_file(os.fsencode(root), path, progress.add_bytes)
-        cache.remember(path, stamp_of(file_stat), sha)
-    mode = 0o755 if file_stat.st_mode & stat.S_IXUSR else 0o644
-    return TreeEntry(path, "file", mode, sha, file_stat.st_size)
 
 
 SHOWN_CHARACTERS = 60  # characters of a step's output that are shown while it runs

@@ -46,20 +46,14 @@ def claim_hooks(folder: Path, run_id: RunId) -> Hooks | None:
 
     What is not the hooks of this run stays where it is. Raises NotOursError where another account could have written.
     """
-    check_private(folder)
-    file = _hooks_file(folder, run_id)
-    hooks = _read(file) if file else None
-    if file is None or hooks is None or not _belongs_to(hooks, run_id):
-        return None
-    return hooks if claim_own(file) else None
+    hooks = _load_hooks(folder, run_id)
+    return hooks if hooks is not None and claim_own(folder / f"{run_id}.json") else None
 
 
 def claim_stall(folder: Path, run_id: RunId, minute: int) -> Hooks | None:
     """Read what is to be sent about a stall that began at a minute, once for all who see it; None for the others."""
-    check_private(folder)
-    file = _hooks_file(folder, run_id)
-    hooks = _read(file) if file else None
-    if file is None or hooks is None or not _belongs_to(hooks, run_id):
+    hooks = _load_hooks(folder, run_id)
+    if hooks is None:
         return None
     try:
         os.close(os.open(folder / f"{run_id}.{minute}.stalled", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -77,8 +71,12 @@ def _belongs_to(hooks: Hooks, run_id: RunId) -> bool:
     return job_name_of(run_id) == hooks.job
 
 
-def _read(file: Path) -> Hooks | None:
+def _load_hooks(folder: Path, run_id: RunId) -> Hooks | None:
+    """Read the hooks of a run; None if there are none, or it is not theirs."""
+    check_private(folder)
+    file = _hooks_file(folder, run_id)
     try:
-        return hooks_from_record(json.loads(read_own(file, MAX_HOOKS_SIZE)))
+        hooks = hooks_from_record(json.loads(read_own(file, MAX_HOOKS_SIZE))) if file else None
     except (FileNotFoundError, ValueError, RecursionError):
         return None
+    return hooks if hooks is not None and _belongs_to(hooks, run_id) else None

@@ -1,10 +1,8 @@
 """What is sent to the nodes: the few modules that a verb needs, or the whole payload as one zip.
 
 Two packages travel, under the names that they have here: `clusterctl.node` and, of what both sides share,
-`clusterctl.protocol`. They are read as files, never imported. A verb's modules are found by following its relative
-imports, so that no list can fall behind the code.
-
-To a Slurm cluster a second zip goes: the checks, which are judged there. Its modules are found in the same way.
+`clusterctl.protocol`. They are read as files, never imported. A verb's modules are found by following its imports, so
+that no list can fall behind the code. To a Slurm cluster a second zip goes: the checks, which are judged there.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import re
 import threading
 import zipfile
 import zlib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -31,18 +28,17 @@ from clusterctl.{JUDGE} import judge_allocation
 
 json.dump(judge_allocation(json.load(sys.stdin)), sys.stdout)
 """
-# from clusterctl.plans.facts import facts | from clusterctl.plans.checks import (access, ...)
-ABSOLUTE = re.compile(
-    r"^[ \t]*from[ \t]+clusterctl\.([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE
-)
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
-PACK_LOCK = threading.Lock()  # many threads call it at once: the first packs, the others wait for it
+PACK_LOCK = threading.Lock()  # many threads pack at once: the first does, the others wait for it
 
 # what only a type checker reads is sent with its module, but what it imports is not
 FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+[^\n]*\n|\n)+(?=\S|\Z)(?!else:)", re.MULTILINE)
 
 # from .stream import Stream | from . import stream | from ...protocol.untrusted import Untrusted
-RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
+# from clusterctl.plans.facts import facts | from clusterctl.plans.checks import (access, ...)
+IMPORT = re.compile(
+    r"^[ \t]*from[ \t]+(\.+|clusterctl\.)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE
+)
 
 
 @cache
@@ -51,21 +47,13 @@ def boot_program() -> bytes:
     return (PACKAGE / "node" / "boot.py").read_bytes()
 
 
-def bundle(verb: str, sent: frozenset[str] = frozenset()) -> bytes:
-    """Return a verb's modules but those sent before, compressed: a JSON object from module name to source."""
-    return pack(verb, sent)[1]
-
-
 def pack(verb: str, sent: frozenset[str] = frozenset()) -> tuple[frozenset[str], bytes]:
-    """Return the names of all modules of a verb, and the bundle of those that were not sent before."""
+    """Return the names of all modules of a verb, and those that were not sent before, compressed.
+
+    Unpacked they are a JSON object from module name to source.
+    """
     with PACK_LOCK:
         return _pack(verb, sent)
-
-
-def payload_zip() -> tuple[str, bytes]:
-    """Return the SHA-256 of the whole payload as a zip, and the zip: same files, same bytes."""
-    with PACK_LOCK:
-        return _payload_zip()
 
 
 @cache
@@ -75,15 +63,9 @@ def _pack(verb: str, sent: frozenset[str]) -> tuple[frozenset[str], bytes]:
     return modules, zlib.compress(json.dumps(sources).encode("utf-8"), 9)
 
 
-@cache
 def list_modules(verb: str) -> frozenset[str]:
     """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
-    pending, names = {"node.runtime.stream", f"node.verbs.{verb_module(verb)}"}, set[str]()
-    while pending:
-        name = pending.pop()
-        names.add(name)
-        pending |= _imports(name) - names
-    return frozenset(names)
+    return _with_imports("node.runtime.stream", f"node.verbs.{verb_module(verb)}")
 
 
 @cache
@@ -94,43 +76,32 @@ def verb_module(verb: str) -> str:
     return verb if found is None else f"{found.parent.name}.{verb}"
 
 
+def payload_zip() -> tuple[str, bytes]:
+    """Return the SHA-256 of the whole payload as a zip, and the zip: same files, same bytes."""
+    with PACK_LOCK:
+        return _payload_zip()
+
+
 @cache
 def _payload_zip() -> tuple[str, bytes]:
-    texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
-    for folder in SHIPPED:
-        for path in (PACKAGE / folder).rglob("*.py"):
-            texts[f"clusterctl/{path.relative_to(PACKAGE).as_posix()}"] = path.read_text(encoding="utf-8")
-    packed = _zip(texts)
-    return hashlib.sha256(packed).hexdigest(), packed
+    files = [path for folder in SHIPPED for path in (PACKAGE / folder).rglob("*.py")]
+    return _zip(
+        MAIN, {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    )
 
 
 def judge_zip() -> tuple[str, bytes]:
     """Return the SHA-256 of the program that judges the nodes of a Slurm job, and its zip; packed once a launch."""
-    texts = {"__main__.py": JUDGE_MAIN, "clusterctl/__init__.py": ""}
-    for name in _absolute_imports(JUDGE):
-        module = f"{name}.__init__" if PACKAGE.joinpath(*name.split(".")).is_dir() else name
-        texts[f"clusterctl/{module.replace('.', '/')}.py"] = _source(module)
-    packed = _zip(texts)
-    return hashlib.sha256(packed).hexdigest(), packed
+    names = _with_imports(JUDGE)
+    packages = {name.rsplit(".", count)[0] for name in names for count in range(1, name.count(".") + 1)}
+    sources = {f"{name}.__init__": "" for name in packages} | {name: _source(name) for name in names}
+    return _zip(JUDGE_MAIN, {f"{name.replace('.', '/')}.py": source for name, source in sources.items()})
 
 
-def _absolute_imports(first: str) -> frozenset[str]:
-    """Name all modules and packages that one needs, itself included; what only a type checker reads is left out."""
-    pending, names = {first}, set[str]()
-    while pending:
-        name = pending.pop()
-        names.add(name)
-        names |= {name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1)}
-        source = FOR_TYPES.sub("", _source(name))
-        for base, words in ABSOLUTE.findall(source):
-            found = {base} if _is_module(base) else {f"{base}.{word}" for word in re.findall(r"\w+", words)}
-            pending |= set(filter(_is_module, found)) - names
-        pending |= _imports(name) - names  # relative ones, of `protocol`
-    return frozenset(names)
-
-
-def _zip(texts: Mapping[str, str]) -> bytes:
-    """Pack texts by their paths: same texts, same bytes."""
+def _zip(main: str, files: dict[str, str]) -> tuple[str, bytes]:
+    """Pack files of our package with the program that is run: same texts, same bytes."""
+    texts = {"__main__.py": main, "clusterctl/__init__.py": ""}  # the package's own is for this machine
+    texts |= {f"clusterctl/{path}": text for path, text in files.items()}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(texts):
@@ -139,20 +110,25 @@ def _zip(texts: Mapping[str, str]) -> bytes:
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
             archive.writestr(entry, texts[name])
-    return packed.getvalue()
+    return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
 
 
-def clear_cache() -> None:
-    """Drop what was packed, as when the files have changed."""
-    for cached in (boot_program, _pack, list_modules, _payload_zip, _source, verb_module):
-        cached.cache_clear()
+@cache
+def _with_imports(*first: str) -> frozenset[str]:
+    """Name these modules and all of ours that they import."""
+    pending, names = set(first), set[str]()
+    while pending:
+        name = pending.pop()
+        names.add(name)
+        pending |= _imports(name) - names
+    return frozenset(names)
 
 
 def _imports(name: str) -> set[str]:
-    """Name the modules that a module imports from the packages that are sent."""
+    """Name the modules of ours that a module imports, without those that only a type checker reads."""
     imported = set()
-    for dots, module, names in RELATIVE.findall(FOR_TYPES.sub("", _source(name))):
-        above = name.split(".")[: -len(dots)]
+    for start, module, names in IMPORT.findall(FOR_TYPES.sub("", _source(name))):
+        above = name.split(".")[: -len(start)] if start.startswith(".") else []
         base = ".".join([*above, *filter(None, [module])])
         candidates = [f"{base}.{word}" for word in re.findall(r"\w+", names)]
         imported |= {base} if _is_module(base) else set(filter(_is_module, candidates))

@@ -1,10 +1,6 @@
-"""Channel interface; paramiko and ssh-process channels.
+"""A command that runs on a node, over a connection of paramiko's or by a process of the user's ssh.
 
-A descriptor that wakes a reader, rung from another thread.
-
-paramiko has one of its own, but closes its two ends before it notes that they are closed. What arrives in that
-moment is rung on a closed descriptor, and the error ends the whole connection with every session on it; or on one
-that has been taken for something else meanwhile, and a stray byte goes there.
+The two classes have the same methods. `send`, `find_failure` and `close` wait a little, nothing else does.
 """
 
 from __future__ import annotations
@@ -20,8 +16,9 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol, cast
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import paramiko
 
@@ -32,9 +29,25 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import REMOTE_COMMAND, with_english_messages
 from clusterctl.translation import tr
 
+READ_SIZE = 64 << 10
+WINDOW_TICK = 0.2  # seconds that `send` waits for room
+STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
+CLOSE_LIMIT = 2.0
+TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)
+SSH_FAILED = 255  # ssh's own failure, and what it makes of a command that a signal ended
+STDERR_KEPT = 4096
+DRAIN_LIMIT = 0.2  # seconds for the master to fetch what was sent last
+END_LIMIT = 1.0
+REFUSED_MESSAGES = ("session request failed", "Session open refused", "request failed on channel")
+
 
 class WakeupPipe:
-    """A descriptor that is readable while any of its channels has something."""
+    """A descriptor that is readable while any of its channels has something; rung from another thread.
+
+    paramiko has one of its own, but closes its two ends before it notes that they are closed. What arrives in that
+    moment is rung on a closed descriptor, and the error ends the whole connection with every session on it; or on one
+    that has been taken for something else meanwhile, and a stray byte goes there.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -46,9 +59,9 @@ class WakeupPipe:
         """Return the descriptor to wait for."""
         return self._reader
 
-    def event(self, name: str) -> WakeupEvent:
-        """Return one of the things that ring it."""
-        return WakeupEvent(self, name)
+    def event(self, name: str) -> Any:
+        """Return what paramiko takes for an event: it is set while there is something to read, or no more will come."""
+        return SimpleNamespace(set=partial(self.set, name), clear=partial(self.clear, name))
 
     def set(self, name: str) -> None:
         """Ring, unless it rings."""
@@ -74,71 +87,11 @@ class WakeupPipe:
                 os.close(self._writer)
 
 
-@dataclass(frozen=True)
-class WakeupEvent:
-    """What paramiko takes for an event: set while there is something to read."""
-
-    pipe: WakeupPipe
-    name: str
-
-    def set(self) -> None:
-        """Make the descriptor readable: there is data, or no more will come."""
-        self.pipe.set(self.name)
-
-    def clear(self) -> None:
-        """Make the descriptor unreadable: there is no data."""
-        self.pipe.clear(self.name)
-
-
 def create_wakeup_pipe(owner: object) -> WakeupPipe:
     """Make a wakeup pipe that is closed with its owner at the latest."""
     pipe = WakeupPipe()
     weakref.finalize(owner, pipe.close)
     return pipe
-
-
-READ_SIZE = 64 << 10
-WINDOW_TICK = 0.2  # seconds that `send` waits for room
-STATUS_WAIT = 1.0  # seconds between the end of a stream and the exit status that follows it
-CLOSE_LIMIT = 2.0
-TRANSPORT_ERRORS = (OSError, EOFError, paramiko.SSHException)
-
-
-class Channel(Protocol):
-    """A command that runs on a node. `send`, `close` and the questions after the end wait a little, nothing else."""
-
-    @property
-    def node(self) -> str:
-        """Return the name of the node."""
-
-    @property
-    def at_eof(self) -> bool:
-        """Return whether nothing more will come than what is here already."""
-
-    @property
-    def status(self) -> int:
-        """Return how the command ended, once it did: its exit status, or NO_STATUS after a signal."""
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when something arrived or the channel is over."""
-
-    def read_stdout(self) -> bytes:
-        """Take what is here of stdout; empty when there is nothing."""
-
-    def read_stderr(self) -> bytes:
-        """Take what is here of stderr; empty when there is nothing."""
-
-    def send(self, data: bytes) -> int:
-        """Send and return how many bytes went; 0 when the other side has closed, TimeoutError when there is no room."""
-
-    def find_failure(self) -> ClusterctlError | None:
-        """Return what cut the channel; None if the command ended by itself."""
-
-    def abort(self) -> None:
-        """End whatever waits in this channel, from any thread."""
-
-    def close(self) -> None:
-        """Close: the command sees the end of its stdin."""
 
 
 class ParamikoChannel:
@@ -164,7 +117,7 @@ class ParamikoChannel:
         self._wakeup = create_wakeup_pipe(self)
         buffers = {"stdout": self._channel.in_buffer, "stderr": self._channel.in_stderr_buffer}
         for name, buffer in buffers.items():
-            buffer.set_event(cast(threading.Event, self._wakeup.event(name)))
+            buffer.set_event(self._wakeup.event(name))
 
     @property
     def at_eof(self) -> bool:
@@ -226,13 +179,6 @@ class ParamikoChannel:
         if disconnect_message:
             return tr("the server reported: {message}", message=disconnect_message)
         return f"{type(error).__name__}: {error}" if error is not None else ""
-
-
-SSH_FAILED = 255  # ssh's own failure, and what it makes of a command that a signal ended
-STDERR_KEPT = 4096
-DRAIN_LIMIT = 0.2  # seconds for the master to fetch what was sent last
-END_LIMIT = 1.0
-REFUSED_MESSAGES = ("session request failed", "Session open refused", "request failed on channel")
 
 
 class OpensshChannel:
@@ -384,3 +330,6 @@ class OpensshChannel:
                 if not any(fcntl.ioctl(self._stdin.fileno(), termios.FIONREAD, bytes(4))):
                     return
                 time.sleep(0.002)
+
+
+Channel = ParamikoChannel | OpensshChannel

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,6 +52,24 @@ class Outcome(Generic[T]):
     def ok(self) -> bool:
         """Return whether the node did its part."""
         return self.error is None
+
+
+@dataclass(frozen=True)
+class Answers(Generic[T]):
+    """What each node has answered, or why it has not; in the order of the nodes."""
+
+    nodes: Mapping[str, T]
+    errors: Mapping[str, ClusterctlError]
+
+
+def collect(nodes: Sequence[Node], outcomes: Iterable[Outcome[T]]) -> Answers[T]:
+    """Wait for all nodes, and sort what became of them."""
+    found = {outcome.node.name: outcome for outcome in outcomes}
+    ordered = [found[node.name] for node in nodes if node.name in found]
+    return Answers(
+        {outcome.node.name: outcome.value for outcome in ordered if outcome.value is not None},
+        {outcome.node.name: outcome.error for outcome in ordered if outcome.error is not None},
+    )
 
 
 def fan_out(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import dirname
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
@@ -35,7 +35,6 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.client.rpc.channels import Channel
     from clusterctl.protocol.messages.verbs import (
         ClientFrame,
         Request,
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
 
 
 STDERR_KEPT = 64 << 10
+FIRST_ANSWER_LIMIT = 90.0  # seconds until the first answer; the interpreter may come from a cold network home
+STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
+MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, with progress or not: a terabyte is hashed in less
 END_LIMIT = 2.0  # seconds from the last answer of a verb to its end
 CHUNK = (32 << 10) - 64  # what fills one packet
 # frames that are buffered before they are requested; the node must keep more than these
@@ -400,33 +402,18 @@ def _bootstrap(header: VerbHeader, modules: bytes, interpreter: Interpreter) -> 
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 
-FIRST_ANSWER_LIMIT = 90.0  # seconds until the first answer; the interpreter may come from a cold network home
-STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
-MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, with progress or not: a terabyte is hashed in less
-
-
-class ReplyStream(Protocol):
-    """What is needed of a session: frames both ways; what the node reports as wrong is raised by either."""
-
-    def send(self, header: ClientFrame, body: bytes = b"") -> None:
-        """Send a frame."""
-
-    def receive(self, timeout: float) -> Frame | None:
-        """Wait for a frame; None at the end of the conversation."""
-
-
 class ReplyReader:
     """Reads the answers of one node; what it raises when there are no more is the verb's own error."""
 
     def __init__(
         self,
-        stream: ReplyStream,
+        session: Session,
         *,
         on_closed: Callable[[], ClusterctlError],
         on_stalled: Callable[[str, float], ClusterctlError],
         first_limit: float = FIRST_ANSWER_LIMIT,
     ) -> None:
-        self._stream = stream
+        self._session = session
         self._on_closed = on_closed
         self._on_stalled = on_stalled
         self._limit = first_limit
@@ -436,7 +423,7 @@ class ReplyReader:
         steps: int | None = None
         began = since = time.monotonic()
         while True:
-            frame = self._stream.receive(self._limit)
+            frame = self._session.receive(self._limit)
             self._limit = SILENCE_LIMIT
             if frame is None:
                 raise self._on_closed()

@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from fabric import Connection, task
 
 from clusterctl.client.rpc.bundle import payload_zip
-from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.cluster import Answers, Cluster, collect
 from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, sync_limits
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
         VerbName,
     )
 
+
+T = TypeVar("T")
 
 STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
@@ -175,6 +177,11 @@ class RunHandle:
         """Return the same run on some of its nodes."""
         return replace(self, nodes=tuple(nodes))
 
+    def collect(self, work: Callable[[Connection, Node, Interpreter], T]) -> Answers[T]:
+        """Do some work on all its nodes at once, with the Python of each, and wait for all."""
+        outcomes = self.cluster.each(self.nodes, lambda c, node: work(c, node, self.interpreters[node.name]))
+        return collect(self.nodes, outcomes)
+
 
 @dataclass(frozen=True)
 class RunListing:
@@ -222,8 +229,7 @@ def find_pythons(c: Connection, node: Node, interpreter: Interpreter, code: str)
     from clusterctl.plans.discover import parse_pythons
 
     request: PythonsRequest = {"workdir": node.workdir, "node": node.name, "code": code}
-    with Session(c, "pythons", request, on_node(node, interpreter)) as session:
-        header, _ = _receive_answer(session, PROBE_LIMIT)
+    header = ask(c, "pythons", request, on_node(node, interpreter), PROBE_LIMIT)
     return parse_pythons(header.unread("pythons"), header.unread("modules"))
 
 
@@ -438,9 +444,7 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    with Session(c, *over_login_node(node, "ps", request), interpreter) as session:
-        header, _ = _receive_answer(session, ANSWER_LIMIT)
-        session.finish()
+    header = ask(c, *over_login_node(node, "ps", request), interpreter)
     midpoint = (asked_at + time.time()) / 2
     runs, dropped = read_listing(node, header, limit)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, dropped)
@@ -531,8 +535,7 @@ def _query_ranks(
         "kept": kept,
         "entries": entries,
     }
-    with Session(c, "diagnose", request, interpreter) as session:
-        return _receive_answer(session, DIAGNOSE_LIMIT)[0]
+    return ask(c, "diagnose", request, interpreter, DIAGNOSE_LIMIT)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -590,6 +593,16 @@ def on_node(node: Node, interpreter: Interpreter) -> Interpreter:
     return replace(interpreter, step=render_step(node.allocation.job, node.name))
 
 
+def ask(
+    c: Connection, verb: VerbName, request: Request, interpreter: Interpreter, limit: float = ANSWER_LIMIT
+) -> Untrusted:
+    """Ask a node one question; its process then takes the next verb."""
+    with Session(c, verb, request, interpreter) as session:
+        header, _ = _receive_answer(session, limit)
+        session.finish()
+    return header
+
+
 def _receive_answer(session: Session, limit: float) -> Frame:
     if limit <= 0:  # also where a frame is here already: others could follow it for ever
         raise ConnectTimeout("CC-SSH-004", "verb", node=session.node, verb=session.verb)
@@ -628,14 +641,11 @@ def measure_clock(session: Session) -> float:
 FAILURE_GRACE = 1.0
 
 
-def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
+def stop_everywhere(run: RunHandle, reason: str) -> Mapping[str, ClusterctlError]:
     """Stop a run on its nodes; returns the errors of those on which it could not be stopped."""
 
-    def stop_node(c: Connection, node: Node) -> StopReport:
-        stopped: StopReport = stop(
-            c, node, run.interpreters[node.name], run.run_id, StopOptions(FAILURE_GRACE, reason)
-        )
-        return stopped
-
-    outcomes = run.cluster.each(run.nodes, stop_node)
-    return {outcome.node.name: outcome.error for outcome in outcomes if outcome.error is not None}
+    options = StopOptions(FAILURE_GRACE, reason)
+    answers: Answers[StopReport] = run.collect(
+        lambda c, node, python: stop(c, node, python, run.run_id, options)
+    )
+    return answers.errors

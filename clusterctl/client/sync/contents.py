@@ -171,9 +171,16 @@ class Contents:
     {"blob": sha256, "part": i, "last": bool}.
     """
 
-    def __init__(self, root: bytes, manifest: Manifest, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        root: bytes,
+        manifest: Manifest,
+        cache_bytes: int = CACHE_BYTES,
+        listed: Manifest | None = None,
+    ) -> None:
+        """Find what `manifest` names below `root`; nodes know the contents as `listed`, if that is something else."""
         self._root = root
-        self._manifest = manifest
+        self._listed = listed or manifest
         self._cache_left = cache_bytes
         self._lock = threading.Lock()
         self._packed: dict[tuple[str, int], bytes] = {}
@@ -186,7 +193,8 @@ class Contents:
         return self._pack_once(("", 0), 0, self._render_listing)
 
     def _render_listing(self) -> bytes:
-        return render_listing(self._manifest)
+        rows = [list(entry) for entry in self._listed.entries]
+        return json.dumps(rows, separators=(",", ":")).encode()
 
     def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
         """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was."""
@@ -251,12 +259,6 @@ class Contents:
                 raise changed(entry.path)
             self._stamps[entry.content] = stamp_of(file_stat)
         return self._stamps[entry.content]
-
-
-def render_listing(manifest: Manifest) -> bytes:
-    """Render a manifest as a node reads it."""
-    rows = [list(entry) for entry in manifest.entries]
-    return json.dumps(rows, separators=(",", ":")).encode()
 
 
 def _pack(data: bytes) -> bytes:

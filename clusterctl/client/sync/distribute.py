@@ -9,12 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
+    from clusterctl.client.rpc.session import Session
     from clusterctl.protocol.messages.verbs import Offer
 
 Via = Literal["auto", "direct", "tree"]
@@ -27,13 +28,6 @@ MAX_FAILURES = 2
 
 # seconds, bytes a second: no longer does anybody wait for a node that is to give
 BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = 60.0, 1e6
-
-
-class Closeable(Protocol):
-    """A conversation that is kept open as long as its node is to give."""
-
-    def close(self) -> None:
-        """Hang up."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class Distribution:
         self._busy: dict[str, Provider] = {}  # by receiver
         # who is sent the contents by us, so that the others can wait for him
         self._first_receiver: str | None = None
-        self._open_sessions: list[Closeable] = []
+        self._open_sessions: list[Session] = []
         self._failures = 0
         self._any_succeeded = False  # one node has had it from another
 
@@ -138,7 +132,7 @@ class Distribution:
                 self._idle.append(provider)
             self._changed.notify_all()
 
-    def keep_open(self, session: Closeable) -> None:
+    def keep_open(self, session: Session) -> None:
         """Leave a conversation open until all have the code."""
         self._open_sessions.append(session)
 

@@ -11,7 +11,7 @@ import os
 import posixpath
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, anchored, make_ignore_rules
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
+    MOST_FILES,
     Manifest,
     check_limits,
     decode_name,
@@ -43,12 +44,13 @@ IGNORED = 0  # exit code of `git check-ignore`
 
 @dataclass(frozen=True)
 class ScanResult:
-    """A source tree, its warnings, and access to its contents."""
+    """A tree to send, its warnings, and access to its contents; `private`: only the account may read some of it."""
 
     manifest: Manifest
     warnings: tuple[str, ...]
     root: Path
     contents: Contents = field(repr=False, compare=False)
+    private: bool = False
 
 
 class ScanProgress(Protocol):
@@ -88,17 +90,49 @@ def scan_source(
     files that cannot be read or that change while they are read.
     """
     root = checked_root(source)
-    walk = _Walk(root, exclude, big)
+    walk = _SourceWalk(root, None if big else MAX_WALKED_FILES, exclude)
     walk.run()
     check_limits(
         [(path, file_stat.st_size) for path, file_stat in walk.files], allow_big=big, incomplete=walk.gave_up
     )
     cache = StatCache(cache_dir, walk.root)
-    manifest = make_manifest([*walk.links, *walk.empty_folders(), *_hashed(walk, cache, progress)])
+    manifest = walk.hash_all(cache, progress)
     cache.save()
     if not manifest.entries:
         walk.warnings.append(tr("nothing to send: {root} is empty or everything in it is ignored", root=root))
     return ScanResult(manifest, tuple(walk.warnings), root, Contents(walk.root, manifest))
+
+
+def scan_files(source: str, name: str) -> ScanResult:
+    """Walk and hash a file or a directory of this machine; nothing is left out but what is no file.
+
+    With a name all paths begin with it. UsageError if there is nothing, SyncError for what cannot be read.
+    """
+    decode_name(os.fsencode(name))  # refused like any name below it
+    try:
+        top = Path(source).expanduser().resolve(strict=True)
+        is_folder = top.is_dir()
+    except (OSError, RuntimeError) as error:
+        raise UsageError("CC-COPY-002", "here", path=source, reason=describe_system_error(error)) from None
+    walk = Walk(top if is_folder else top.parent, MOST_FILES)
+    if is_folder:
+        walk.run()
+    else:
+        walk.add(decode_name(os.fsencode(top.name)), top)
+    if walk.gave_up:
+        raise UsageError("CC-SYNC-002", "files", count=len(walk.files), most=MOST_FILES)
+    manifest = walk.hash_all(StatCache(None, walk.root))
+    prefix = f"{name}/" if name else ""
+    shown = [
+        entry._replace(path=(prefix + entry.path) if is_folder else name or entry.path)
+        for entry in manifest.entries
+    ]
+    if is_folder and name and not shown:
+        shown = [TreeEntry(name, "dir", 0, "")]
+    listed = make_manifest(shown)
+    private = any(not file_stat.st_mode & 0o077 for _, file_stat in walk.files)
+    contents = Contents(walk.root, manifest, listed=listed)
+    return ScanResult(listed, tuple(walk.warnings), walk.source, contents, private)
 
 
 def checked_root(source: str | Path) -> Path:
@@ -154,11 +188,11 @@ def _read_gitignore(folder: bytes) -> bytes | None:
 
 
 @dataclass
-class _Walk:
+class Walk:
+    """Files, links and directories below a root; after more than `most` files it goes no further."""
+
     source: Path
-    exclude: Sequence[str]
-    big: bool
-    git_ignored: frozenset[str] | None = None  # None: there is no git
+    most: int | None = None
     files: list[tuple[str, os.stat_result]] = field(default_factory=list)
     links: list[TreeEntry] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
@@ -166,35 +200,108 @@ class _Walk:
 
     @property
     def root(self) -> bytes:
-        """The source root as the system names it."""
+        """The root as the system names it."""
         return os.fsencode(self.source)
 
     @property
     def gave_up(self) -> bool:
-        return not self.big and len(self.files) > MAX_WALKED_FILES
+        """Return whether there are more files than were to be found."""
+        return self.most is not None and len(self.files) > self.most
 
     def run(self) -> None:
         """Collect what is sent, folder by folder."""
-        top = _find_top(self.source)
-        self.git_ignored = list_git_ignored(self.source, top, self.exclude)
-        rules = make_ignore_rules(self.exclude)
-        pending = [("", _rules_above(self.source, top, self.exclude) if self.git_ignored is None else rules)]
+        pending = [""]
         while pending and not self.gave_up:
-            folder, ignore = pending.pop()
+            folder = pending.pop()
             absolute = posixpath.join(self.root, folder.encode()) if folder else self.root
-            entries = self._list(absolute, folder)
-            names = {entry.name for entry in entries}
-            if b".gitignore" in names:
-                ignore = self._apply_gitignore(ignore, folder, absolute)
-            if folder and b".git" in names:
-                self._add_repository(folder)
+            try:
+                with os.scandir(absolute) as scanner:
+                    entries = list(scanner)
+            except OSError as error:
+                raise unreadable(folder or ".", error) from None
+            self.enter(folder, absolute, {entry.name for entry in entries})
             for entry in entries:
                 name = entry.name.decode("utf-8", "surrogateescape")
                 path = f"{folder}/{name}" if folder else name
                 is_dir = entry.is_dir(follow_symlinks=False)
-                by_git = (path + "/" * is_dir) in (self.git_ignored or ())
-                if not ignore.ignores(path, is_dir, by_git) and self._record_entry(path, entry):
-                    pending.append((path, ignore))
+                if self.ignores(folder, path, is_dir=is_dir):
+                    continue
+                if is_dir:
+                    self.folders.append(decode_name(os.fsencode(path)))
+                    pending.append(path)
+                else:
+                    self.add(path, entry)
+
+    def enter(self, folder: str, absolute: bytes, names: Collection[bytes]) -> None:
+        """Take notice of the names in a directory, before they are added."""
+
+    def ignores(self, folder: str, path: str, *, is_dir: bool) -> bool:  # noqa: ARG002 - for those who ignore something
+        """Return whether something in a directory is not sent."""
+        return False
+
+    def add(self, path: str, entry: os.DirEntry[bytes] | Path) -> None:
+        """Add what is no directory."""
+        decode_name(os.fsencode(path))
+        try:
+            file_stat = entry.lstat() if isinstance(entry, Path) else entry.stat(follow_symlinks=False)
+            if stat.S_ISLNK(file_stat.st_mode):
+                target = decode_name(os.readlink(os.fsencode(entry)))  # noqa: PTH115 - a name in bytes
+                self.links.append(TreeEntry(path, "link", 0, target))
+            elif stat.S_ISREG(file_stat.st_mode):
+                self.files.append((path, file_stat))
+            else:
+                self.warnings.append(tr("{path} is not a file, link or directory: not sent", path=path))
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+    def hash_all(self, cache: StatCache, progress: ScanProgress = UNSEEN) -> Manifest:
+        """Hash the files that the cache does not know, and return the tree."""
+        return make_manifest(
+            [*self.links, *self._empty_folders(), *hash_files(self.root, self.files, cache, progress)]
+        )
+
+    def _empty_folders(self) -> Iterator[TreeEntry]:
+        """Return the folders that nothing else implies."""
+        paths = [*self.folders, *(path for path, _ in self.files), *(link.path for link in self.links)]
+        non_empty = {posixpath.dirname(path) for path in paths}
+        return (TreeEntry(folder, "dir", 0, "") for folder in self.folders if folder not in non_empty)
+
+
+class _SourceWalk(Walk):
+    """A source tree without what is ignored."""
+
+    def __init__(self, source: Path, most: int | None, exclude: Sequence[str]) -> None:
+        super().__init__(source, most)
+        top = _find_top(source)
+        self.git_ignored = list_git_ignored(source, top, exclude)  # None: there is no git
+        rules = _rules_above(source, top, exclude) if self.git_ignored is None else make_ignore_rules(exclude)
+        self._rules = {"": rules}  # by directory
+
+    def enter(self, folder: str, absolute: bytes, names: Collection[bytes]) -> None:
+        """Apply the rules of a directory."""
+        self._rules.setdefault(folder, self._rules[posixpath.dirname(folder)])
+        if b".gitignore" in names:
+            self._rules[folder] = self._apply_gitignore(self._rules[folder], folder, absolute)
+        if folder and b".git" in names:
+            self._add_repository(folder)
+
+    def ignores(self, folder: str, path: str, *, is_dir: bool) -> bool:
+        """Return whether git or a pattern ignores it."""
+        by_git = (path + "/" * is_dir) in (self.git_ignored or ())
+        return self._rules[folder].ignores(path, is_dir, by_git)
+
+    def add(self, path: str, entry: os.DirEntry[bytes] | Path) -> None:
+        """Warn of a link that leads out of the tree."""
+        super().add(path, entry)
+        link = self.links[-1] if self.links and self.links[-1].path == path else None
+        if link is not None and leaves_tree(path, link.content):
+            self.warnings.append(
+                tr(
+                    "link {path} points outside the source, to {target}: sent unchanged",
+                    path=path,
+                    target=link.content,
+                )
+            )
 
     def _add_repository(self, folder: str) -> None:
         """Add what git ignores in a repository inside the source, such as a submodule: git reads each by itself."""
@@ -202,19 +309,6 @@ class _Walk:
             inner = self.source / folder
             names = list_git_ignored(inner, inner, ()) or ()
             self.git_ignored |= {f"{folder}/{name}" for name in names}
-
-    def empty_folders(self) -> Iterator[TreeEntry]:
-        """Return the folders that nothing else implies."""
-        paths = [*self.folders, *(path for path, _ in self.files), *(link.path for link in self.links)]
-        non_empty = {posixpath.dirname(path) for path in paths}
-        return (TreeEntry(folder, "dir", 0, "") for folder in self.folders if folder not in non_empty)
-
-    def _list(self, absolute: bytes, folder: str) -> list[os.DirEntry[bytes]]:
-        try:
-            with os.scandir(absolute) as entries:
-                return list(entries)
-        except OSError as error:
-            raise unreadable(folder or ".", error) from None
 
     def _apply_gitignore(self, ignore: IgnoreRules, folder: str, absolute: bytes) -> IgnoreRules:
         text = _read_gitignore(absolute)
@@ -224,51 +318,27 @@ class _Walk:
             return ignore
         return ignore.with_gitignore(folder, text) if self.git_ignored is None else ignore
 
-    def _record_entry(self, path: str, entry: os.DirEntry[bytes]) -> bool:
-        """Note an entry; True if it is a folder to walk into."""
-        decode_name(path.encode("utf-8", "surrogateescape"))
-        if entry.is_dir(follow_symlinks=False):
-            self.folders.append(path)
-            return True
-        try:
-            file_stat = entry.stat(follow_symlinks=False)
-            if stat.S_ISLNK(file_stat.st_mode):
-                self._record_link(path, decode_name(os.readlink(entry.path)))  # noqa: PTH115 - a name in bytes
-            elif stat.S_ISREG(file_stat.st_mode):
-                self.files.append((path, file_stat))
-            else:
-                self.warnings.append(tr("{path} is not a file, link or directory: not sent", path=path))
-        except OSError as error:
-            raise unreadable(path, error) from None
-        return False
 
-    def _record_link(self, path: str, target: str) -> None:
-        self.links.append(TreeEntry(path, "link", 0, target))
-        if leaves_tree(path, target):
-            self.warnings.append(
-                tr(
-                    "link {path} points outside the source, to {target}: sent unchanged",
-                    path=path,
-                    target=target,
-                )
-            )
-
-
-def _hashed(walk: _Walk, cache: StatCache, progress: ScanProgress) -> Iterator[TreeEntry]:
-    unknown, size = [], 0
-    for path, file_stat in walk.files:
+def hash_files(
+    root: bytes,
+    files: Sequence[tuple[str, os.stat_result]],
+    cache: StatCache,
+    progress: ScanProgress = UNSEEN,
+) -> Iterator[TreeEntry]:
+    """Yield the entries of files below a root; those that the cache does not know are hashed, some at a time."""
+    unknown = []
+    for path, file_stat in files:
         sha = cache.find(path, stamp_of(file_stat))
         if sha is None:
-            unknown.append(path)
-            size += file_stat.st_size
+            unknown.append((path, file_stat.st_size))
         else:
             yield _entry(path, file_stat, sha)
     if not unknown:
         return
-    progress.add_expected(size)
+    progress.add_expected(sum(size for _, size in unknown))
     with ThreadPoolExecutor(THREADS, "hash") as pool:
-        results = pool.map(lambda path: hash_stable_file(walk.root, path, progress.add_bytes), unknown)
-        for path, (file_stat, sha) in zip(unknown, results, strict=True):
+        results = pool.map(lambda one: hash_stable_file(root, one[0], progress.add_bytes), unknown)
+        for (path, _), (file_stat, sha) in zip(unknown, results, strict=True):
             cache.remember(path, stamp_of(file_stat), sha)
             yield _entry(path, file_stat, sha)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clusterctl.client.rpc.session import ReplyReader, ReplyStream
+from clusterctl.client.rpc.session import ReplyReader, Session
 from clusterctl.client.sync.distribute import Distribution, Provider, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, SyncError
@@ -53,7 +53,7 @@ class TreeUpload:
 
 
 def send_tree(
-    session: ReplyStream,
+    session: Session,
     upload: TreeUpload,
     *,
     node: str,
@@ -102,7 +102,7 @@ class SentFiles:
 
 
 def send_files(
-    session: ReplyStream,
+    session: Session,
     upload: TreeUpload,
     *,
     node: str,
@@ -130,7 +130,7 @@ def send_files(
 class _Transfer:
     def __init__(
         self,
-        session: ReplyStream,
+        session: Session,
         node: str,
         progress: Callable[[int], None],
         upload: TreeUpload,

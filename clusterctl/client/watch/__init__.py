@@ -1,6 +1,5 @@
 """Follow a run: events, logs, the end.
 
 `streams` opens and reads one stream per node, `follower` parses the frames of `follow`, `monitor` follows until
-the run ends, `logs` reads logs, `node_report` keeps what one node has reported. Not here: the verdict (`plans/runs`)
-and output (`console/`). Start with `monitor`.
+the run ends, `logs` reads logs. Not here: the verdict (`plans/runs`) and output (`console/`). Start with `monitor`.
 """

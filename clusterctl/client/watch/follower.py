@@ -227,8 +227,8 @@ def _parse_dropped(header: Untrusted) -> tuple[int, int] | None:
 FIRST_PAUSE = 0.25  # seconds before a cut stream is opened again; doubled each time that fails
 
 
-class NodeStreams:
-    """Opens a run's streams in threads of their own and reads them in one; resumes each at the byte it had."""
+class NodeStreams(Streams[Update]):
+    """The `follow` streams of a run; each resumes at the byte it had."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class NodeStreams:
         clocks: Mapping[str, float] | None = None,
         offsets: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """Send `request` to every node; `clock_offsets` are the nodes' clocks minus ours, as far as they are known.
+        """Send `request` to every node; `clocks` are the nodes' clocks minus ours, as far as they are known.
 
         `offsets` are where to go on in each node's files, where something of them was read before.
         """
@@ -251,9 +251,9 @@ class NodeStreams:
         for name, file_offsets in (offsets or {}).items():
             self._parser.offsets[name] = dict(file_offsets)
             self._parser.positioned.add(name)
-        self._streams = Streams(
+        super().__init__(
             run.nodes,
-            self._open_session,
+            self._open_stream,
             self._parser.parse,
             pauses=(FIRST_PAUSE, longest_pause),
             is_new=lambda update: not isinstance(update, StateChange),  # each new stream begins with one
@@ -266,20 +266,6 @@ class NodeStreams:
         """How far each node's files have been read, in bytes."""
         return self._parser.offsets
 
-    @property
-    def last_received(self) -> Mapping[str, float]:
-        """When each node last sent anything, beats included."""
-        return self._streams.last_received
-
-    @property
-    def tries(self) -> Mapping[str, int]:
-        """How often in a row each node's stream failed."""
-        return self._streams.tries
-
-    def open_all(self) -> None:
-        """Open every node's stream."""
-        self._streams.open_all()
-
     def reopen(self, name: str, error: ClusterctlError | None) -> None:
         """Open a stream again after a pause that grows; the first time a notice reports that the connection broke."""
         if name not in self.broke_at:
@@ -289,20 +275,16 @@ class NodeStreams:
                 self._notice(tr("{node}: connection lost ({why}); reconnecting", node=name, why=why))
             else:
                 self._notice(tr("{node}: no answer yet ({why}); retrying", node=name, why=why))
-        self._streams.reopen(name, error)
+        super().reopen(name, error)
 
     def updates(self, wait: float, only: str | None = None) -> Iterator[Update]:
         """Yield what arrives within `wait` seconds; `only` leaves the other nodes unread, so that they wait."""
-        for update in self._streams.updates(wait, only):
+        for update in super().updates(wait, only):
             if not isinstance(update, StreamEnd) and self.broke_at.pop(update.node, None) is not None:
                 self._notice(tr("{node}: reconnected; the output continues", node=update.node))
             yield update
 
-    def close(self) -> None:
-        """Leave all streams; the run goes on."""
-        self._streams.close()
-
-    def _open_session(self, node: Node, stale: bool) -> Session:
+    def _open_stream(self, node: Node, stale: bool) -> Session:
         if stale:
             self._run.cluster.forget(node)  # it may look alive and be dead
         c = self._run.cluster.connection(node)

@@ -8,30 +8,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from clusterctl.client.diagnose import StallNotice, load_slowness
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
-from clusterctl.client.watch.node_report import AttemptTracker, NodeReport, read_event_name
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.node_rows import describe_halted
-from clusterctl.plans.runs.state import NodeState
+from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, describe_world_event, is_recorded
-from clusterctl.protocol.end_record import find_reported_loss
+from clusterctl.protocol.end_record import (
+    MOST_ATTEMPTS,
+    MOST_EXIT,
+    MOST_SIGNAL,
+    find_reported_loss,
+    parse_rank,
+)
 from clusterctl.protocol.frames import SILENCE_LIMIT
+from clusterctl.protocol.ranks import Rank
+from clusterctl.protocol.reasons import NODE_0_ENDED
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN, WAITING
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration
 from clusterctl.specs.values import Size
 from clusterctl.translation import tr
 
@@ -39,7 +47,203 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import JournalEvent
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
 
+
+SUPERVISOR_LOST: tuple[JournalEvent, ...] = ("guardian_lost", "agent_lost")
 LOG_EVENTS: tuple[JournalEvent, ...] = ("logs_cut", "logs_unbounded")
+RETURN_LIMIT = 20.0  # seconds that a node may take to come back after the others have ended without a record
+SHOWN_SILENCE = (
+    5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
+)
+NO_NODE_LIMIT = 600.0  # the same when no node responds, so that the fault is probably on our side
+LONGEST_PAUSE = 2.0  # seconds between two tries to come back
+END_WAIT = 5.0  # seconds after the record of the end in which a node that does not respond may come back
+FAILED_STATES = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
+MAX_ATTEMPT_PAUSE = 30 * 86400.0  # seconds
+
+
+@dataclass
+class NodeReport:
+    """One node's part, as far as it was received.
+
+    `contacted` is whether anything ever came from it, `lost_reason` why it was given up.
+    """
+
+    node: Node
+    state: NodeState | None = None
+    done: bool = False
+    lost_reason: str = ""
+    contacted: bool = True
+    stop_requested: bool = False
+    suspended: set[Rank] = field(default_factory=set)  # ranks that SIGSTOP held, while they lived
+    halted: tuple[HaltedProcess, ...] = ()  # guardian, agent, torchrun, as last reported
+    attempt: int = 1
+    serves_node_0: bool = False  # the end of its program does not count once node 0's has ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the node itself has reported that its part has ended."""
+        return self.state is not None and not self.state.live
+
+    def begin_attempt(self, number: int) -> None:
+        """Forget what was received of the attempts before this one."""
+        self.attempt, self.stop_requested = number, False
+        self.suspended.clear()
+
+    def newly_frozen(self, state: NodeState) -> list[int]:
+        """Take notice of the ranks that a signal has stopped; return those that ran before."""
+        if not state.live or self.stop_requested:
+            return []
+        previous, ended = self.suspended, {rank.rank for rank in state.ranks if rank.failed}
+        self.suspended = {rank.rank for rank in state.ranks if rank.stopped} | (previous & ended)
+        return sorted(self.suspended - previous)
+
+    def newly_halted(self, state: NodeState) -> list[HaltedProcess]:
+        """Take notice of the processes beside the ranks that are halted; gives those that ran before."""
+        previous, self.halted = self.halted, state.halted if state.live else ()
+        return [halted for halted in self.halted if halted not in previous]
+
+    def on_event(self, event: Untrusted) -> str | None:
+        """Take an event; return what failed by it, or nothing."""
+        kind, name = read_event_name(event), self.node.name
+        if kind == "attempt":
+            self.begin_attempt(event.count("attempt", MOST_ATTEMPTS) or self.attempt)
+        elif kind == "stopping":
+            self.stop_requested = True
+            self.serves_node_0 = self.serves_node_0 or event.text("reason", 1000) == NODE_0_ENDED
+        elif kind == "failure_held":
+            self.serves_node_0 = True
+        elif kind in SUPERVISOR_LOST:
+            return (
+                tr("{node}: the guardian was lost", node=name)
+                if kind == "guardian_lost"
+                else tr("{node}: the agent was lost", node=name)
+            )
+        elif has_failed(event) and not (self.stop_requested or self.serves_node_0):
+            rank = parse_rank(event)
+            if kind == "rank_exited" and rank is not None:
+                return tr("{node}: rank {rank} failed", node=name, rank=rank)
+            if kind == "torchrun_exited":
+                return tr("{node}: torchrun failed", node=name)
+        return None
+
+
+def read_event_name(event: Untrusted) -> JournalEvent:
+    """Read which event a line of the journal is; any other text is one that is not looked at."""
+    return cast("JournalEvent", event.text("event", 40))
+
+
+def has_failed(event: Untrusted) -> bool:
+    """Return whether an event reports a process that ended in any way but exit code 0."""
+    code, number = event.integer("exit", -MOST_EXIT, MOST_EXIT), event.integer("signal", 1, MOST_SIGNAL)
+    return bool(code) or number is not None
+
+
+class AttemptTracker:
+    """The attempts so far, each reported once, by the first node that sends it.
+
+    A node sends its new state before the events and lines that led to it, and gets ready while the pause lasts. So the
+    word that an attempt begins waits for its first line, or until it runs and nothing more comes.
+    """
+
+    def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._roster: tuple[SlotState, ...] = ()
+        self.number = max((part.attempt for part in known.values() if part), default=1)
+        self._last_paused = self.number - 1
+        self._pending_notices: list[str] = []  # notices, of which the last is that the current attempt begins
+        self._running = False
+
+    @property
+    def lost_nodes(self) -> Mapping[str, str]:
+        """Why nodes are gone that took part in an earlier attempt, or would have had a place to take."""
+        return {slot.node: slot.reason for slot in self._roster if slot.lost}
+
+    @property
+    def may_follow(self) -> bool:
+        """Return whether the nodes may start the run again."""
+        return bool(self._roster)
+
+    def is_superseded(self, number: int) -> bool:
+        """Return whether it is known that another attempt follows this one."""
+        return number < self.number or number <= self._last_paused
+
+    def is_not_participating(self, node: str) -> bool:
+        """Return whether a node has no part in the current attempt, or none in the next: its failure ends nothing."""
+        return any(slot.node == node and (slot.node_rank is None or slot.lost) for slot in self._roster)
+
+    def on_state(self, states: Mapping[str, NodeState | None], newest: NodeState) -> bool:
+        """Take the states of all nodes, of which one is new; return whether a new attempt has begun."""
+        known = {name: state for name, state in states.items() if state is not None}
+        roster = roster_of(known)
+        number = max(state.attempt for state in known.values() if state.roster == roster)
+        if number < self.number or not roster:
+            return False
+        previous, self._roster = self._roster, roster
+        is_new, self.number = number > self.number, number
+        self._running = newest.state != WAITING or (self._running and not is_new)
+        if is_new:
+            nodes = _render_participants(roster, previous)
+            self._pending_notices.append(tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes))
+        return is_new
+
+    def on_lines(self, file: str) -> None:
+        """Take notice that lines of a log follow."""
+        if attempt_of(file) == self.number:
+            self.flush_notices()
+
+    def on_idle(self) -> None:
+        """Take notice that nothing more came for a moment."""
+        if self._running:
+            self.flush_notices()
+
+    def flush_notices(self) -> None:
+        """Report what was held back."""
+        pending, self._pending_notices = self._pending_notices, []
+        for notice in pending:
+            self._notice(notice)
+
+    def on_event(self, event: Untrusted) -> bool:
+        """Take a node's event; return whether the nodes have decided to start the run again; all nodes report it."""
+        number, seconds = event.integer("attempt", 1), event.number("seconds", 0.0, MAX_ATTEMPT_PAUSE)
+        if (
+            read_event_name(event) != "pausing"
+            or number is None
+            or not self._last_paused < number <= self.number
+        ):
+            return False  # a state comes before the events that led to it, so that this may be an earlier attempt's
+        self._last_paused = number
+        if number == self.number:
+            self.flush_notices()
+        message = tr(
+            "attempt {n}: {reason}", n=number, reason=translate_node_text(event.text("reason", 1000))
+        )
+        if number + 1 >= self.number and seconds is not None:
+            pause = render_duration(seconds)
+            message = tr(
+                "{message}; attempt {n} begins in {pause}", message=message, n=number + 1, pause=pause
+            )
+        elif number + 1 >= self.number:
+            message = tr("{message}; attempt {n} begins", message=message, n=number + 1)
+        if self._pending_notices:
+            self._pending_notices.insert(-1, message)
+        else:
+            self._notice(message)
+        return True
+
+
+def _render_participants(roster: tuple[SlotState, ...], previous: tuple[SlotState, ...]) -> str:
+    """Name the nodes of an attempt by their ranks, and who of them was a spare."""
+    spares = {slot.node for slot in previous if slot.is_idle}
+    slots = sorted(
+        (slot for slot in roster if slot.node_rank is not None), key=lambda slot: slot.node_rank or 0
+    )
+    regular = fold_names([slot.node for slot in slots if slot.node not in spares])
+    promoted = [
+        tr("{node} (spare, node {number})", node=slot.node, number=slot.node_rank)
+        for slot in slots
+        if slot.node in spares
+    ]
+    return ", ".join(filter(None, [regular, *promoted]))
 
 
 def describe_log_event(event: Untrusted) -> str:
@@ -69,16 +273,6 @@ def describe_start_event(event: Untrusted) -> str:
     return tr("workers are not forked: {reason}", reason=reason) if name == "start_method" else ""
 
 
-RETURN_LIMIT = 20.0  # seconds that a node may take to come back after the others have ended without a record
-SHOWN_SILENCE = (
-    5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
-)
-NO_NODE_LIMIT = 600.0  # the same when no node responds, so that the fault is probably on our side
-LONGEST_PAUSE = 2.0  # seconds between two tries to come back
-END_WAIT = 5.0  # seconds after the record of the end in which a node that does not respond may come back
-FAILED_STATES = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
-
-
 @dataclass(frozen=True)
 class MonitorOptions:
     """What is watched, and how: `offsets` are the nodes' clocks minus ours.
@@ -96,12 +290,6 @@ class MonitorOptions:
     known_states: Mapping[str, NodeState | None] = field(default_factory=dict)
     tail: int | None = None
     inventory_names: Collection[str] = ()
-
-    def new_report(self, node: Node) -> NodeReport:
-        """Begin a node's part."""
-        report = NodeReport(node, self.known_states.get(node.name))
-        report.contacted = not self.known_states or report.state is not None
-        return report
 
 
 class RunMonitor:
@@ -125,7 +313,12 @@ class RunMonitor:
         """
         self._options = options
         self._run = tasks.RunHandle(cluster, options.run_id, options.nodes, options.interpreters)
-        self._reports = {node.name: options.new_report(node) for node in options.nodes}
+        known = options.known_states
+        self._reports = {
+            node.name: NodeReport(node, state, contacted=not known or state is not None)
+            for node in options.nodes
+            for state in [known.get(node.name)]
+        }
         self._show, self._notice, self._secrets = show, notice, tuple(options.secrets)
         self._attempts = AttemptTracker(
             options.known_states, lambda text: notice(redact(text, self._secrets))
@@ -145,12 +338,10 @@ class RunMonitor:
         self._no_node_since: float | None = None
         self._recorded_since: float | None = None  # since when the record of the run's end is known
         self._failure_shown = False  # of the current attempt
-        self._world_events: set[str] = set()
-        self._start_events: set[str] = set()
+        self._shown: set[str] = set()  # messages of nodes that are shown once
         self._stall = StallNotice(self._run, on_stall)
         self._unheard_hubs: set[str] = set()  # those that another node has lost
         self._announced_losses: set[str] = set()
-        self._final_states: Mapping[str, NodeState | None] = {}
 
     @property
     def stopping(self) -> bool:
@@ -184,8 +375,8 @@ class RunMonitor:
     def explain(self, verdict: Verdict) -> Verdict:
         """Add to the verdict of `watch` what the nodes have kept: who made the others wait, or where the ranks were."""
         if verdict.state == SUCCEEDED:
-            return replace(verdict, slow=load_slowness(self._run, self._final_states))
-        return replace(verdict, hang=self._stall.load(self._final_states))
+            return replace(verdict, slow=load_slowness(self._run, self._answered))
+        return replace(verdict, hang=self._stall.load(self._answered))
 
     def _is_over(self, now: float) -> bool:
         """Return whether all that can still come has come: the lines of nodes that respond are waited for."""
@@ -200,10 +391,14 @@ class RunMonitor:
         return gone and now - self._recorded_since > END_WAIT
 
     def _conclude(self) -> Verdict:
-        unreachable = {name: part.lost_reason for name, part in self._reports.items() if part.lost_reason}
-        states = {name: None if name in unreachable else state for name, state in self._states.items()}
-        self._final_states, options = states, self._options
-        return conclude_over(options.run_id, states, options.inventory_names, options.offsets, unreachable)
+        options = self._options
+        lost = {name: part.lost_reason for name, part in self._reports.items() if part.lost_reason}
+        return conclude_over(options.run_id, self._answered, options.inventory_names, options.offsets, lost)
+
+    @property
+    def _answered(self) -> dict[str, NodeState | None]:
+        """Return the newest state of each node that was not given up."""
+        return {name: None if report.lost_reason else report.state for name, report in self._reports.items()}
 
     @property
     def _states(self) -> dict[str, NodeState | None]:
@@ -259,16 +454,13 @@ class RunMonitor:
             self._on_event(report, update.event)
 
     def _on_event(self, report: NodeReport, event: Untrusted) -> None:
-        log_message, world_message = describe_log_event(event), describe_world_event(event)
+        name, log_message = report.node.name, describe_log_event(event)
         if log_message:
-            self._notice(tr("{subject}: {text}", subject=report.node.name, text=log_message))
-        if world_message and world_message not in self._world_events:  # the verdict names the other nodes
-            self._world_events.add(world_message)
-            self._notice(tr("{subject}: {text}", subject=report.node.name, text=world_message))
-        start_message = describe_start_event(event)
-        if start_message and start_message not in self._start_events:  # most often the same on all nodes
-            self._start_events.add(start_message)
-            self._notice(tr("{subject}: {text}", subject=report.node.name, text=start_message))
+            self._notice(tr("{subject}: {text}", subject=name, text=log_message))
+        for message in (describe_world_event(event), describe_start_event(event)):
+            if message and message not in self._shown:  # most often the same on all nodes
+                self._shown.add(message)
+                self._notice(tr("{subject}: {text}", subject=name, text=message))
         if self._attempts.on_event(event):
             self._failure_shown = False
         failure, reason = report.on_event(event), event.text("reason", 1000)
@@ -277,10 +469,11 @@ class RunMonitor:
         if failure:
             self._on_failure(failure)
         elif read_event_name(event) == "stopping" and ": " in reason:
-            self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
+            self._on_gang_stop(name, reason)  # the nodes' word for what happened on one of them
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:
-        if self._attempts.on_state(report.node.name, state):
+        report.state = replace(state, reason=redact(state.reason, self._secrets))
+        if self._attempts.on_state(self._states, report.state):
             self._failure_shown = False
         for rank in report.newly_frozen(state):
             self._notice(
@@ -293,7 +486,6 @@ class RunMonitor:
         for halted in report.newly_halted(state):
             text = describe_halted(report.node.name, halted)
             self._notice(tr("{subject}: {text}", subject=report.node.name, text=text))
-        report.state = replace(state, reason=redact(state.reason, self._secrets))
         if report.state.state in FAILED_STATES and not self._attempts.is_not_participating(report.node.name):
             self._on_failure(
                 translate_node_text(f"{report.node.name}: {report.state.reason or report.state.state}")

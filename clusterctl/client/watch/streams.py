@@ -227,8 +227,8 @@ def can_reconnect(error: ClusterctlError | None) -> bool:
     return isinstance(error, (ConnectError, ConnectionLost)) and not isinstance(error, HostKeyError)
 
 
-class UtilizationStreams:
-    """The nodes' samples, or why there are none; a node that falls away comes back by itself."""
+class UtilizationStreams(Streams[Outcome[Sample]]):
+    """The nodes' samples of their utilization, or why there are none; a node that falls away comes back by itself."""
 
     def __init__(
         self,
@@ -240,27 +240,15 @@ class UtilizationStreams:
         reconnect: bool = True,
     ) -> None:
         self._cluster, self._interpreters, self._interval = cluster, interpreters, interval
-        self._nodes = {node.name: node for node in nodes}
         self._reconnect = reconnect
-        self._streams = Streams(nodes, self._open_session, self._parse, pauses=PAUSES)
+        super().__init__(nodes, self._open_top, self._parse_sample, pauses=PAUSES)
 
-    def open_all(self) -> None:
-        """Open every node's stream."""
-        self._streams.open_all()
+    def updates(self, wait: float, only: str | None = None) -> Iterator[Outcome[Sample]]:
+        """Yield what arrives within `wait` seconds: a sample, or why a node sends none."""
+        for update in super().updates(wait, only):
+            yield self._on_end(update) if isinstance(update, StreamEnd) else update
 
-    def close(self) -> None:
-        """End all streams; the nodes see the end of their stdin and leave."""
-        self._streams.close()
-
-    def updates(self, wait: float) -> Iterator[Outcome[Sample]]:
-        """Return what arrives within `wait` seconds: a sample, or why a node sends none."""
-        for update in self._streams.updates(wait):
-            if isinstance(update, StreamEnd):
-                yield self._on_end(update)
-            else:
-                yield update
-
-    def _parse(self, name: str, header: Untrusted, _: bytes) -> Iterator[Outcome[Sample]]:
+    def _parse_sample(self, name: str, header: Untrusted, _: bytes) -> Iterator[Outcome[Sample]]:
         sample = parse_sample(header.unread("sample"))
         if sample is not None:
             yield Outcome(self._nodes[name], sample, None, 0.0)
@@ -268,10 +256,10 @@ class UtilizationStreams:
     def _on_end(self, end: StreamEnd) -> Outcome[Sample]:
         error = end.error or NodeError("CC-RUN-003", "ended", node=end.node)
         if self._reconnect and can_reconnect(error):
-            self._streams.reopen(end.node, error)
+            self.reopen(end.node, error)
         return Outcome(self._nodes[end.node], None, error, 0.0)
 
-    def _open_session(self, node: Node, stale: bool) -> Session:
+    def _open_top(self, node: Node, stale: bool) -> Session:
         if stale:
             self._cluster.forget(node)  # it may look alive and be dead
         c = self._cluster.connection(node)

@@ -113,10 +113,17 @@ def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     for name, source in VERBS.items():
         (folder / f"{name}.py").write_text(source)
     bundle.PACKAGE = package
-    bundle.clear_cache()
+    _forget_sources()
     yield
     bundle.PACKAGE = original
-    bundle.clear_cache()
+    _forget_sources()
+
+
+def _forget_sources() -> None:
+    """Read and pack again what is sent."""
+    for cached in vars(bundle).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
 
 
 def start(connection: Any, verb: str, python: str = sys.executable, **options: Any) -> Session:

@@ -14,8 +14,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle, await_event
 from clusterctl.client.watch.follower import NodeEvent, NodeStreams, StateChange
 from clusterctl.client.watch.logs import LiveReader
-from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
-from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
+from clusterctl.client.watch.monitor import AttemptTracker, MonitorOptions, NodeReport, RunMonitor
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.errors import StartError
 from clusterctl.plans.runs.state import NodeState, parse_state
@@ -47,7 +46,7 @@ def test_each_attempt_is_reported_once() -> None:
     heard = AttemptTracker({}, said.append)
 
     for known in (state(1, 0, 1, None), state(1, 0, 1, None, lost="gpu02")):
-        assert not heard.on_state("gpu01", known)
+        assert not heard.on_state({"gpu01": known}, known)
     assert [heard.on_event(Untrusted(pausing(1))) for _ in range(3)] == [
         True,
         False,
@@ -56,10 +55,8 @@ def test_each_attempt_is_reported_once() -> None:
     assert heard.is_superseded(1)
     assert not heard.is_superseded(2)
     assert heard.is_not_participating("gpu02"), "it is lost, though its rank is not given away yet"
-    assert [heard.on_state("gpu01", state(2, 0, None, 1, lost="gpu02")) for _ in range(2)] == [
-        True,
-        False,
-    ]
+    second = state(2, 0, None, 1, lost="gpu02")
+    assert [heard.on_state({"gpu01": second}, second) for _ in range(2)] == [True, False]
     heard.on_idle()
     assert said == [
         "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
@@ -72,7 +69,8 @@ def test_who_comes_late_is_reported_in_order() -> None:
     said: list[str] = []
     heard = AttemptTracker({}, said.append)
 
-    assert heard.on_state("gpu01", state(3, 0, None, 1, lost="gpu02", word="WAITING"))
+    third = state(3, 0, None, 1, lost="gpu02", word="WAITING")
+    assert heard.on_state({"gpu01": third}, third)
     heard.on_idle()
     for number in (1, 2):
         assert heard.on_event(Untrusted(pausing(number)))

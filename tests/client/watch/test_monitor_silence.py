@@ -31,7 +31,7 @@ def watch(notices: list[str], lines: list[str] | None) -> RunMonitor:
 def test_the_line_counts_down(ages: dict[str, float], line: str) -> None:
     """From the second missing beat on; nodes that are through do not count."""
     followed = watch([], [])
-    followed._streams._streams.last_received.update({name: 100.0 - age for name, age in ages.items()})
+    followed._streams.last_received.update({name: 100.0 - age for name, age in ages.items()})
 
     assert followed._describe_silence(100.0) == line
     for report in followed._reports.values():

@@ -202,7 +202,7 @@ def test_the_record_ends_the_watch_also_where_a_node_does_not_come_back() -> Non
     ended = {"run": RUN, "hub": "gpu01", "attempt": 1, "whole": True, "state": "SUCCEEDED", "stop": None}
     ended["parts"] = [recorded(node.name, "SUCCEEDED", "") for node in NODES]
     attached = watch([])
-    attached._streams._streams.last_received.update(dict.fromkeys(("gpu01", "gpu02", "gpu03"), 100.0))
+    attached._streams.last_received.update(dict.fromkeys(("gpu01", "gpu02", "gpu03"), 100.0))
     assert not attached._is_over(100.0)
     for node in ("gpu01", "gpu02"):
         attached._on_update(StateChange(node, part(node, "SUCCEEDED", "", ended)))
@@ -235,7 +235,7 @@ def test_a_node_is_not_given_up_while_the_others_go_on() -> None:
     attached._streams.reopen = lambda name, _: reopened.append(name)  # type: ignore[method-assign]  # no node is there
     now, away = time.monotonic(), attached._reports["gpu02"]
     attached._streams.broke_at["gpu02"] = now - 7200.0
-    attached._streams._streams.last_received.update(gpu01=now, gpu03=now)
+    attached._streams.last_received.update(gpu01=now, gpu03=now)
     attached._on_stream_end(away, None)
     assert (away.done, reopened, notices) == (False, ["gpu02"], [])
 

@@ -133,8 +133,8 @@ def test_a_node_that_ends_its_samples_is_reported_and_comes_back() -> None:
     for reconnect in (False, True):
         top = UtilizationStreams(Cluster(print), [NODE], {}, 1.0, reconnect=reconnect)
         again: list[str] = []
-        top._streams.reopen = lambda name, _, again=again: again.append(name)  # type: ignore[method-assign, misc]
-        top._streams.add("gpu01", Session({"sample": {"cpu": 1.0}}, {"end": True}))  # type: ignore[arg-type]
+        top.reopen = lambda name, _, again=again: again.append(name)  # type: ignore[method-assign, misc]
+        top.add("gpu01", Session({"sample": {"cpu": 1.0}}, {"end": True}))  # type: ignore[arg-type]
         outcomes = read(top, 2)
         top.close()
         assert [outcome.error.code for outcome in outcomes if outcome.error] == ["CC-RUN-003"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
-from clusterctl.cli.actions.sync import find_addresses
+from clusterctl.cli.actions.sync import find_addresses, transfer_exit_code
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.files.node_files import (
@@ -18,7 +18,9 @@ from clusterctl.client.files.node_files import (
     NodeListing,
     list_request,
     open_node_files,
+    open_taking,
     protocol_error,
+    relayed,
 )
 from clusterctl.client.files.receiver import (
     DiskBudget,
@@ -27,7 +29,6 @@ from clusterctl.client.files.receiver import (
     fetch_files,
     make_folders_and_links,
 )
-from clusterctl.client.files.sending import FilesToSend, open_taking, relayed, scan_files
 from clusterctl.client.files.target_dir import (
     TargetDirectory,
     UsersDirectory,
@@ -37,6 +38,7 @@ from clusterctl.client.files.target_dir import (
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.distribute import Distribution
+from clusterctl.client.sync.scan import ScanResult, scan_files
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
@@ -106,15 +108,6 @@ class Results:
         incomplete = incomplete or any(files.kept_count for files in self.sent.values())
         incomplete = incomplete or self.left_out or bool(self.conflicts)
         return transfer_exit_code(self.errors, done=bool(self.received or self.sent), incomplete=incomplete)
-
-
-def transfer_exit_code(errors: Collection[ClusterctlError], *, done: bool, incomplete: bool) -> int:
-    """Return 0, 5 where something is missing, or 4 or 1 where nothing was transferred."""
-    if not errors:
-        return 5 if incomplete else 0
-    if done:
-        return 5
-    return 4 if any(error.exit_code == 4 for error in errors) else 1
 
 
 class Copy:
@@ -223,11 +216,11 @@ class Copy:
 
     def _upload(self, cluster: Cluster, copy_path: CopyPath, to: CopyPath, *, folder: bool) -> None:
         files = scan_files(copy_path.path, copy_path.name)
-        for warning in files.scan.warnings:
+        for warning in files.warnings:
             notice(warning)
-        self._results.left_out = self._results.left_out or bool(files.scan.warnings)
+        self._results.left_out = self._results.left_out or bool(files.warnings)
         nodes = self._nodes(to)
-        size = files.scan.manifest.size
+        size = files.manifest.size
         distribution = find_addresses(cluster, "auto", nodes, size) if len(nodes) > 1 else None
         self._send(cluster, files, nodes, (to.path, copy_path.name, folder), distribution)
 
@@ -342,14 +335,14 @@ class Copy:
     def _send(
         self,
         cluster: Cluster,
-        files: FilesToSend,
+        files: ScanResult,
         nodes: Sequence[Node],
         into: tuple[str, str, bool],
         distribution: Distribution | None,
     ) -> None:
         path, name, folder = into
         upload = TreeUpload(  # the phases begin later
-            files.scan,
+            files,
             None,
             distribution,
             self._add_expected,
@@ -357,7 +350,7 @@ class Copy:
         )
 
         def send(c: Any, node: Node) -> SentFiles:
-            offer = distribution.offer(node.name, files.scan.manifest.size) if distribution else None
+            offer = distribution.offer(node.name, files.manifest.size) if distribution else None
             request: TakeRequest = {
                 "workdir": node.workdir,
                 "node": node.name,
@@ -372,7 +365,7 @@ class Copy:
             }
 
             def send_to_node(python: Interpreter) -> SentFiles:
-                session = open_taking(c, python, request, files.scan.manifest)
+                session = open_taking(c, python, request, files.manifest)
                 try:
                     count = partial(self._phases.add_bytes, node.name)
                     sent = send_files(session, upload, node=node.name, progress=count)
@@ -406,13 +399,11 @@ class Copy:
         self._phases.set_steps(cluster.steps)
         self._phases.start(phase)
         try:
-            for outcome in cluster.each(nodes, work, step=tr("copying")):
+            for outcome in self._phases.follow(phase, cluster.each(nodes, work, step=tr("copying"))):
                 if outcome.error is not None:
                     self._results.errors.append(outcome.error)
-                    self._phases.mark_failed(outcome.node.name)
                 else:
                     on_value(outcome.node.name, outcome.value)
-                    self._phases.mark_done(phase, outcome.node.name)
         finally:
             self._phases.stop()
 

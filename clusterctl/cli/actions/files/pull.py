@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clusterctl.cli.actions.files.copy import download, transfer_exit_code
+from clusterctl.cli.actions.files.copy import download
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
+from clusterctl.cli.actions.sync import transfer_exit_code
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.files.node_files import NodeFiles, NodeListing, list_request, open_node_files
@@ -21,7 +22,7 @@ from clusterctl.client.files.target_dir import (
     name_shared_homes,
     prepare_target,
 )
-from clusterctl.client.rpc.cluster import Cluster, Steps, fan_out
+from clusterctl.client.rpc.cluster import Cluster, Steps, collect, fan_out
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
@@ -161,7 +162,7 @@ class Pull:
         self._marks = {node.name: secrets.token_hex(16) for node in nodes}
         targets = [node for node in nodes if node.name not in self._errors]
         for outcome in cluster.each(targets, lambda c, node: self._open_pull(c, node, shared_home_probe)):
-            if outcome.value is not None:
+            if outcome.value is not None:  # noted at once: all that were opened are closed in the end
                 self._pulls[outcome.node.name] = outcome.value
             elif outcome.error is not None:
                 self._errors[outcome.node.name] = outcome.error
@@ -214,17 +215,13 @@ class Pull:
         self._phases.start("pull")
         try:
             while nodes:
-                for outcome in fan_out(
+                outcomes = fan_out(
                     nodes,
                     lambda node: self._fetch(
                         self._pulls[node.name], target, disk_budget, case_insensitive=case_insensitive
                     ),
-                ):
-                    if outcome.error is not None:
-                        self._errors[outcome.node.name] = outcome.error
-                        self._phases.mark_failed(outcome.node.name)
-                    else:
-                        self._phases.mark_done("pull", outcome.node.name)
+                )
+                self._errors.update(collect(nodes, self._phases.follow("pull", outcomes)).errors)
                 nodes = self._substitutes()
         except BaseException:
             disk_budget.close()

@@ -11,20 +11,21 @@ from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_o
 from clusterctl.cli.context.load import Settings, load_inventory
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
 from clusterctl.client.diagnose import (
-    Answers,
     count_entries,
     diagnose_ranks,
     load_hang,
+    ranks_of,
     read_gpus,
     save_diagnosis,
     watchers_of,
 )
-from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.cluster import Answers, Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.run import hang as screen
 from clusterctl.console.run.status import show_status, status_to_json
 from clusterctl.console.text import json_text, sanitize
+from clusterctl.plans.diagnose.evidence import NodeEvidence
 from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.protocol.messages.facts import GpuUsage
@@ -63,7 +64,7 @@ class Diagnosis:
     `gpus` are read only of a run that hangs.
     """
 
-    answers: Answers
+    answers: Answers[NodeEvidence]
     judgement: Judgement
     gpus: Mapping[str, Sequence[GpuUsage]]
     asked: int
@@ -79,7 +80,7 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)
     least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
-    judgement = judge(answers.ranks, silent, world, least_wait, watchers_of(answers))
+    judgement = judge(ranks_of(answers), silent, world, least_wait, watchers_of(answers))
     answered = [node for node in nodes if node.name in answers.nodes]
     gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     return Diagnosis(answers, judgement, gpus, len(nodes) + len(found.errors))
@@ -112,7 +113,7 @@ def diagnose(settings: Settings, run: str | None, options: DiagnoseOptions) -> i
 
 def _report_diagnosis(run_id: RunId, diagnosis: Diagnosis, command: str, options: DiagnoseOptions) -> None:
     answers, judgement = diagnosis.answers, diagnosis.judgement
-    shown = [one for one in answers.ranks if not options.ranks or one.rank in options.ranks]
+    shown = [one for one in ranks_of(answers) if not options.ranks or one.rank in options.ranks]
     document: DiagnoseDocument = {
         **screen.diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors),
         "gpus": screen.gpus_to_json(diagnosis.gpus),

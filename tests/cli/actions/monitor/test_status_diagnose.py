@@ -42,7 +42,7 @@ def test_a_stall_that_the_nodes_report_is_no_progress(
     """A job with `stall: {after: 2s}` is not denied what its page already shows; others get their five seconds."""
     first = rank(0, entry(6, age + 0.1, done=True), entry(7, age, done=False))
     ranks = [first, rank(1, entry(6, age + 0.1, done=True))]
-    answers = SimpleNamespace(ranks=ranks, nodes={}, errors={})
+    answers = SimpleNamespace(nodes={"gpu01": SimpleNamespace(ranks=ranks, watchers=())}, errors={})
     monkeypatch.setattr(status, "diagnose_ranks", lambda *_: answers)
     monkeypatch.setattr(status, "refuse_without_nodes", lambda *_: None)
     monkeypatch.setattr(status, "read_gpus", lambda *_: {})

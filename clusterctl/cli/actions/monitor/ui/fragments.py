@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from clusterctl.client.diagnose import ranks_of
 from clusterctl.console.errors import render_error
 from clusterctl.console.run.hang import describe_asked, list_gpu_lines
 from clusterctl.console.run.listing import run_headings
@@ -180,7 +181,7 @@ def render_diagnosis(diagnosis: Diagnosis, asked_at: str, command: str) -> Html:
     return element(
         "div",
         *render_sentence(judgement, command),
-        *render_ranks(answers.ranks, judgement, opens=False),
+        *render_ranks(ranks_of(answers), judgement, opens=False),
         element("div", *(element("p", line) for line in details), class_="faint"),
         render_away(answers.errors.values()),
     )

@@ -16,12 +16,12 @@ import pytest
 from pipenodes import PipeSession
 from waiting import HANG, wait_until
 
-from clusterctl.client.files.node_files import FileRequest, NodeFiles
-from clusterctl.client.files.sending import open_taking, relayed, scan_files
+from clusterctl.client.files.node_files import FileRequest, NodeFiles, open_taking, relayed
 from clusterctl.client.files.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.contents import Contents
+from clusterctl.client.sync.scan import scan_files
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.errors import ClusterctlError, NodeError, UsageError
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, ListedEntry, RelayPlan, plan_relay
@@ -65,7 +65,7 @@ def listing(
 def send(folder: Path, source: Path, target: Path | str, name: str, **how: Any) -> SentFiles:
     """Copy a tree of this machine to a node."""
     with taking(folder, target, name, **how) as session:
-        return send_files(session, TreeUpload(scan_files(str(source), name).scan), node="gpu01")
+        return send_files(session, TreeUpload(scan_files(str(source), name)), node="gpu01")
 
 
 @pytest.fixture
@@ -190,12 +190,12 @@ def test_from_node_to_node_through_this_machine(tmp_path: Path, tree: Path) -> N
         plan = plan_relay(entries)
         assert plan.left_out == ("tree/pipe",)
         files = relayed(source, plan, plan.manifest)
-        broken = files.scan.contents.shipments(list(plan.manifest.blobs))
+        broken = files.contents.shipments(list(plan.manifest.blobs))
         next(iter(broken))
         broken.close()  # type: ignore[attr-defined]  # a generator
         (tmp_path / "there").mkdir()
         with taking(tmp_path, tmp_path / "there", "tree", private=files.private) as target:
-            done = send_files(target, TreeUpload(files.scan), node="gpu02")
+            done = send_files(target, TreeUpload(files), node="gpu02")
     assert done.files == 6
     assert content_of(tmp_path / "there/tree") == content_of(tree)
     assert (tmp_path / "there/tree/a").stat().st_mode & 0o777 == 0o600
@@ -218,7 +218,7 @@ def test_what_a_failed_receiver_did_not_request_is_not_sent(
     monkeypatch.setattr(PipeSession, "send", send)
     with listing(tmp_path, tmp_path / "tree", "tree") as (source, entries):
         plan = plan_relay(entries)
-        contents = relayed(source, plan, plan.manifest).scan.contents
+        contents = relayed(source, plan, plan.manifest).contents
         broken = contents.shipments(list(plan.manifest.blobs))
         next(iter(broken))
         broken.close()  # type: ignore[attr-defined]  # a generator
@@ -233,7 +233,7 @@ def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
         port = source.provide({"address": "127.0.0.1", "ports": None, "token": "t"})
         assert port
         with taking(tmp_path, f"{tmp_path}/there", "tree", folder=True) as target:
-            target.send({"manifest": True}, relayed(source, plan, plan.manifest).scan.contents.listing)
+            target.send({"manifest": True}, relayed(source, plan, plan.manifest).contents.listing)
             while "missing" not in (frame := target.receive(HANG))[0]:
                 pass
             target.send({"source": {"address": "127.0.0.1", "port": port, "token": "t"}})
@@ -362,7 +362,7 @@ def test_what_a_receiver_leaves_is_read_only_for_the_next() -> None:
     """A full disk there is reported at once, not after a terabyte has come here that no node takes."""
     script = Script(*listed(ONE), ({"file": 0, "at": 0, "packed": False}, b"0123"))
     giving, plan = relay_of(script)
-    shipments = relayed(giving, plan, plan.manifest).scan.contents.shipments([SHA])
+    shipments = relayed(giving, plan, plan.manifest).contents.shipments([SHA])
     assert next(iter(shipments)).size == 4
     shipments.close()  # type: ignore[attr-defined]  # a generator
     assert script.received == 3
