@@ -169,17 +169,14 @@ class Session:
             _poll(self.fileno(), self._poll_timeout(deadline, timeout))
 
     def pump(self) -> Iterator[Frame]:
-        """Yield the frames that are here, without waiting; the last one's header is {"end": true}.
+        """Yield the frames that are here, without waiting; `ended` is set after the last.
 
         What the node reports as an error and a lost connection are raised after the frames before them.
         """
-        was_ended = self.ended
         self._receive_available()
         while self._frames:
             yield self._pop()
         self._raise_failure()
-        if self.ended and not was_ended:
-            yield Untrusted({"end": True}), b""
 
     def check_silence(self, limit: float) -> None:
         """Raise ConnectionLost if nothing was received for `limit` seconds; a verb may take longer to begin."""

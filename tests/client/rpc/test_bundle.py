@@ -66,11 +66,6 @@ def test_bundle_holds_the_sources() -> None:
     assert bundle.pack("probe") is bundle.pack("probe")
 
 
-def test_probe_does_not_carry_the_agent() -> None:
-    """Each verb brings what it needs, not the whole payload."""
-    assert "node.supervise.guardian" not in bundle.list_modules("probe")
-
-
 def test_zip_is_the_same_everywhere() -> None:
     """Another process, another time zone, another order of files: the same bytes."""
     code = "from clusterctl.client.rpc.bundle import payload_zip; print(payload_zip()[0])"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import sys
 import time
@@ -19,7 +18,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import session as session_module
 from clusterctl.client.rpc.errors import interpreter_not_started
-from clusterctl.client.rpc.session import Session, SessionLimits
+from clusterctl.client.rpc.session import SessionLimits
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import (
@@ -258,30 +257,6 @@ def test_frozen_server_and_sending(serve: Callable[..., Server], client: Client)
         for _ in range(20):
             session.send({"big": 1}, b"x" * (1 << 20), timeout=1.0)
     session.close()
-
-
-def test_many_nodes_in_one_thread(server: Server, client: Client) -> None:
-    """A selector over sessions: every frame arrives once, in order, and each end shows."""
-    sessions = [
-        start(client.connect(server.node(f"n{number}")), "burst", frames=50, size=number * 100)
-        for number in range(6)
-    ]
-    selector = selectors.DefaultSelector()
-    for session in sessions:
-        selector.register(session, selectors.EVENT_READ)
-    seen: dict[str, list[int]] = {session.node: [] for session in sessions}
-    deadline = time.monotonic() + HANG
-    while selector.get_map() and time.monotonic() < deadline:
-        for key, _ in selector.select(5):
-            session = key.fileobj
-            assert isinstance(session, Session)
-            for header, _body in session.pump():
-                if header.flag("end"):
-                    selector.unregister(session)
-                else:
-                    seen[session.node].append(header.integer("n") or 0)
-    selector.close()
-    assert seen == {f"n{number}": list(range(50)) for number in range(6)}
 
 
 def test_what_a_verb_said_before_it_ended_is_not_lost_to_a_late_word(connection: Any) -> None:

@@ -37,9 +37,8 @@ from clusterctl.client.files.target_dir import (
 )
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
-from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult, scan_files
-from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
+from clusterctl.client.sync.upload import Distribution, SentFiles, TreeUpload, send_files
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import (

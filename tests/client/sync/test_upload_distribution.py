@@ -19,10 +19,9 @@ import pytest
 from pipenodes import PipeSession
 from waiting import HANG
 
-from clusterctl.client.sync import distribute
-from clusterctl.client.sync.distribute import Distribution, TransferAddress
+from clusterctl.client.sync import upload as uploading
 from clusterctl.client.sync.scan import ScanResult, scan_source
-from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
+from clusterctl.client.sync.upload import Distribution, SyncResult, TransferAddress, TreeUpload, send_tree
 from clusterctl.errors import ClusterctlError
 from clusterctl.node.sync import transfer
 
@@ -300,7 +299,7 @@ def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
 
 def test_no_node_waits_for_a_provider_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first receiver neither finishes nor fails: after the limit the next one is sent the code from here."""
-    monkeypatch.setattr(distribute, "BASE_WAIT_LIMIT", 0.05)
+    monkeypatch.setattr(uploading, "BASE_WAIT_LIMIT", 0.05)
     passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in "ab"})
     assert passing.wait_for_provider("a", 1) is None
     with ThreadPoolExecutor() as pool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from waiting import HANG
 
-from clusterctl.client.sync.distribute import SharedHomeLocks
+from clusterctl.client.sync.upload import SharedHomeLocks
 
 
 def test_the_first_goes_alone_and_a_failure_passes_the_turn_on() -> None:
