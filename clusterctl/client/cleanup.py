@@ -180,7 +180,7 @@ def query_warm(
 ) -> tuple[WarmServer, ...]:
     """Describe the process that waits on a node for the next launch, and end it if wished."""
     request: WarmRequest = {"workdir": node.workdir, "node": node.name, "end": end}
-    return parse_warm_servers(tasks.ask(c, "warm", request, interpreter))
+    return parse_warm_servers(tasks.query(c, "warm", request, interpreter))
 
 
 NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named

@@ -229,7 +229,7 @@ def find_pythons(c: Connection, node: Node, interpreter: Interpreter, code: str)
     from clusterctl.plans.discover import parse_pythons
 
     request: PythonsRequest = {"workdir": node.workdir, "node": node.name, "code": code}
-    header = ask(c, "pythons", request, on_node(node, interpreter), PROBE_LIMIT)
+    header = query(c, "pythons", request, on_node(node, interpreter), PROBE_LIMIT)
     return parse_pythons(header.unread("pythons"), header.unread("modules"))
 
 
@@ -444,7 +444,7 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    header = ask(c, *over_login_node(node, "ps", request), interpreter)
+    header = query(c, *over_login_node(node, "ps", request), interpreter)
     midpoint = (asked_at + time.time()) / 2
     runs, dropped = read_listing(node, header, limit)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, dropped)
@@ -535,7 +535,7 @@ def _query_ranks(
         "kept": kept,
         "entries": entries,
     }
-    return ask(c, "diagnose", request, interpreter, DIAGNOSE_LIMIT)
+    return query(c, "diagnose", request, interpreter, DIAGNOSE_LIMIT)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -593,7 +593,7 @@ def on_node(node: Node, interpreter: Interpreter) -> Interpreter:
     return replace(interpreter, step=render_step(node.allocation.job, node.name))
 
 
-def ask(
+def query(
     c: Connection, verb: VerbName, request: Request, interpreter: Interpreter, limit: float = ANSWER_LIMIT
 ) -> Untrusted:
     """Ask a node one question; its process then takes the next verb."""
