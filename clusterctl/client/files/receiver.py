@@ -22,13 +22,16 @@ from clusterctl.client.files.target_dir import (
     PathOccupiedError,
     ReceivedFile,
     TargetDirectory,
+    UsersDirectory,
     is_regular,
+    prepare_target,
     write_refused,
 )
+from clusterctl.client.rpc.cluster import Observer
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError, NodeError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.listed_files import DownloadPlan, ListedEntry, RefusedEntry, Stamp
+from clusterctl.plans.sync.listed_files import DownloadPlan, ListedEntry, RefusedEntry, Stamp, plan_download
 from clusterctl.plans.sync.manifest import render_megabytes
 from clusterctl.translation import tr
 
@@ -283,6 +286,63 @@ def hash_descriptor(descriptor: int) -> Any:
     while data := os.read(descriptor, CHUNK):
         digest.update(data)
     return digest
+
+
+class Downloads:
+    """Files of some nodes on their way to one directory here; each node's are fetched by a thread of its own."""
+
+    def __init__(self, folder: Path, observer: Observer, *, overwrite: bool, hidden: bool = True) -> None:
+        """Make the directory; `overwrite`: files that were changed here are replaced too."""
+        self.folder, self._observer, self._overwrite = folder, observer, overwrite
+        self._ignores_case = prepare_target(folder, hidden=hidden)
+        self._budget = DiskBudget(folder)
+
+    @contextmanager
+    def opened(
+        self, name: str, key: str = "", users: UsersDirectory | None = None
+    ) -> Iterator[TargetDirectory]:
+        """Open one node's part of the directory, as `TargetDirectory` does."""
+        with self._budget.writing(), TargetDirectory(self.folder, name, key, users) as directory:
+            yield directory
+
+    def fetch(
+        self,
+        files: NodeFiles,
+        entries: Sequence[ListedEntry],
+        directory: TargetDirectory,
+        report: DownloadReport,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Fetch what a node has, as far as it is not there; what could not come is in the report.
+
+        Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced, or
+        nearly stops sending it, or has more than `max_bytes` bytes.
+        """
+        plan = plan_download(entries, ignores_case=self._ignores_case)
+        if max_bytes is not None and plan.size > max_bytes:
+            raise NodeError("CC-PULL-001", "total", gib=plan.size >> 30, most=max_bytes >> 30)
+        requests = list(choose_requests(plan, directory, report, overwrite=self._overwrite))
+        size = sum(request.entry.size - request.offset for request in requests)
+        observer, node = self._observer, files.node
+        observer.add_expected(size)
+
+        def on_wait() -> None:
+            observer.set_step(node, tr("waiting for disk space on this machine"))
+
+        with self._budget.expecting(size, on_wait) as expect:
+
+            def on_bytes(count: int) -> None:
+                expect(count)
+                observer.add_bytes(node, count)
+
+            observer.set_step(node, tr("sending its files"))
+            fetch_files(files, requests, directory, report, on_bytes)
+            make_folders_and_links(plan, directory, report)
+            directory.remove_partials()
+
+    def close(self, refusal: LocalSystemError | None = None) -> None:
+        """Stop all threads; without a refusal, wait until those that write have saved their state."""
+        self._budget.close(refusal)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fabric import Connection
 
@@ -22,7 +22,7 @@ from clusterctl.client.launch.locks import (
 )
 from clusterctl.client.launch.setup import SetupUpload, check_same_torch, describe_step, needs_setup
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.cluster import MAX_PARALLEL, Cluster, Outcome
+from clusterctl.client.rpc.cluster import MAX_PARALLEL, Cluster, Observer, Outcome
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.sync.scan import ScanResult
@@ -108,25 +108,6 @@ def is_without_hub(error: BaseException) -> bool:
 
 CANCEL_LIMIT = 10.0
 EMPTY = Untrusted({})
-
-
-class Observer(Protocol):
-    """Receives the progress; called from many threads."""
-
-    def mark_done(self, phase: str, name: str) -> None:
-        """A node is through `start`, `setup`, `code` or `ready`."""
-
-    def set_step(self, name: str, what: str) -> None:
-        """A node is at this from now on."""
-
-    def add_bytes(self, name: str, count: int) -> None:
-        """So many bytes of code have left for a node."""
-
-    def add_expected(self, count: int) -> None:
-        """So many bytes more are missing on a node."""
-
-    def add_taken(self, count: int) -> None:
-        """So many bytes has a node got from another."""
 
 
 @dataclass(frozen=True)

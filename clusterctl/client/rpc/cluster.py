@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Generic, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from fabric import Connection
 
@@ -155,6 +155,25 @@ class Steps:
     def find(self, node: str) -> Step | None:
         """Return a node's step; None before its first."""
         return self._steps.get(node)
+
+
+class Observer(Protocol):
+    """Receives the progress; called from many threads."""
+
+    def mark_done(self, phase: str, name: str) -> None:
+        """A node is through a phase."""
+
+    def set_step(self, name: str, what: str) -> None:
+        """A node is at this from now on."""
+
+    def add_bytes(self, name: str, count: int) -> None:
+        """So many bytes have left for a node, or come from it."""
+
+    def add_expected(self, count: int) -> None:
+        """So many bytes more are missing on a node."""
+
+    def add_taken(self, count: int) -> None:
+        """So many bytes has a node got from another."""
 
 
 def connection_of(node: Node) -> str:

@@ -23,16 +23,11 @@ from clusterctl.client.files.node_files import (
     relayed,
 )
 from clusterctl.client.files.receiver import (
-    DiskBudget,
     DownloadReport,
-    choose_requests,
-    fetch_files,
-    make_folders_and_links,
+    Downloads,
 )
 from clusterctl.client.files.target_dir import (
-    TargetDirectory,
     UsersDirectory,
-    prepare_target,
     remove_meta,
 )
 from clusterctl.client.rpc.cluster import Cluster
@@ -54,12 +49,10 @@ from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.sync.listed_files import (
     MAX_NAMES,
     CopyPath,
-    DownloadPlan,
     FileSource,
     RelayPlan,
     parse_copy_path,
     parse_copy_paths,
-    plan_download,
     plan_gather,
     plan_relay,
 )
@@ -184,31 +177,25 @@ class Copy:
         single = len(copy_paths) == 1 and len(by_node) == 1
         folder, new_name = choose_target(to.path, copy_paths[0].name, single=single)
         is_new = not folder.exists()
-        ignores_case = prepare_target(folder, hidden=False)
-        budget = DiskBudget(folder)
         nodes = [node for node, _ in by_node.values()]
+        self._phases = Phases([node.name for node in nodes])
+        downloads = Downloads(folder, self._phases, overwrite=self._options.overwrite, hidden=False)
         is_home = folder.resolve() == Path.home().resolve()
 
         def fetch(c: Any, node: Node) -> tuple[DownloadReport, Path]:
             selected = [source_of(source, new_name or source.name) for source in by_node[node.name][1]]
             files, listing = self._list_files(c, node, selected)
-            with files:
-                plan = plan_download(listing.entries, ignores_case=ignores_case)
-                report, inner, users = DownloadReport(), node.name, None
-                if len(nodes) == 1:  # into a directory that may hold other files of the user
-                    inner, users = "", UsersDirectory({one.name for one in selected}, is_new, is_home)
-                with (
-                    budget.writing(),
-                    TargetDirectory(folder, inner, f"cp-{node.name}", users) as directory,
-                ):
-                    overwrite = self._options.overwrite
-                    download(files, plan, directory, report, budget, self._phases, overwrite=overwrite)
+            report, inner, users = DownloadReport(), node.name, None
+            if len(nodes) == 1:  # into a directory that may hold other files of the user
+                inner, users = "", UsersDirectory({one.name for one in selected}, is_new, is_home)
+            with files, downloads.opened(inner, f"cp-{node.name}", users) as directory:
+                downloads.fetch(files, listing.entries, directory, report)
             return report, directory.path / new_name
 
         try:
             self._on_all(cluster, nodes, fetch, "pull", self._results.received.__setitem__)
         except BaseException:
-            budget.close()
+            downloads.close()
             raise
         finally:
             remove_meta(folder, [f"cp-{node.name}" for node in nodes])
@@ -340,13 +327,8 @@ class Copy:
         distribution: Distribution | None,
     ) -> None:
         path, name, folder = into
-        upload = TreeUpload(  # the phases begin later
-            files,
-            None,
-            distribution,
-            self._add_expected,
-            self._add_taken,
-        )
+        self._phases = Phases([node.name for node in nodes])
+        upload = TreeUpload(files, None, distribution, self._phases.add_expected, self._phases.add_taken)
 
         def send(c: Any, node: Node) -> SentFiles:
             offer = distribution.offer(node.name, files.manifest.size) if distribution else None
@@ -393,7 +375,6 @@ class Copy:
         phase: str,
         on_value: Callable[[str, Any], None],
     ) -> None:
-        self._phases = Phases([node.name for node in nodes])
         cluster.open_early(nodes)  # questions come before the live progress
         self._phases.set_steps(cluster.steps)
         self._phases.start(phase)
@@ -405,12 +386,6 @@ class Copy:
                     on_value(outcome.node.name, outcome.value)
         finally:
             self._phases.stop()
-
-    def _add_expected(self, size: int) -> None:
-        self._phases.add_expected(size)
-
-    def _add_taken(self, size: int) -> None:
-        self._phases.add_taken(size)
 
     def _show(self) -> int:
         results = self._results
@@ -424,40 +399,6 @@ class Copy:
             report_conflicts(results.conflicts, gathered=results.gathered)
         report_failures(results.errors)
         return results.exit_code
-
-
-def download(
-    files: NodeFiles,
-    plan: DownloadPlan,
-    directory: TargetDirectory,
-    report: DownloadReport,
-    budget: DiskBudget,
-    phases: Phases,
-    *,
-    overwrite: bool,
-) -> None:
-    """Download what is planned into a directory, as far as it is not there; what could not come is in the report.
-
-    Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced, or
-    nearly stops sending it.
-    """
-    requests = list(choose_requests(plan, directory, report, overwrite=overwrite))
-    size = sum(request.entry.size - request.offset for request in requests)
-    phases.add_expected(size)
-
-    def on_wait() -> None:
-        phases.set_step(files.node, tr("waiting for disk space on this machine"))
-
-    with budget.expecting(size, on_wait) as expect:
-
-        def on_bytes(count: int) -> None:
-            expect(count)
-            phases.add_bytes(files.node, count)
-
-        phases.set_step(files.node, tr("sending its files"))
-        fetch_files(files, requests, directory, report, on_bytes)
-        make_folders_and_links(plan, directory, report)
-        directory.remove_partials()
 
 
 def choose_target(path: str, name: str, *, single: bool) -> tuple[Path, str]:

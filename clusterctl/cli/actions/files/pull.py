@@ -8,19 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clusterctl.cli.actions.files.copy import download
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import transfer_exit_code
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.files.node_files import NodeFiles, NodeListing, list_request, open_node_files
-from clusterctl.client.files.receiver import DiskBudget, DownloadReport
+from clusterctl.client.files.receiver import DownloadReport, Downloads
 from clusterctl.client.files.target_dir import (
-    TargetDirectory,
     choose_fetching_node,
     group_by_workdir,
     name_shared_homes,
-    prepare_target,
 )
 from clusterctl.client.rpc.cluster import Cluster, Steps, collect, fan_out
 from clusterctl.client.rpc.session import Interpreter
@@ -28,7 +25,7 @@ from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import pull_to_json, report_outside, report_pull
 from clusterctl.console.terminal import info
-from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
+from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Runs, choose_run
 from clusterctl.plans.sync.listed_files import (
@@ -37,7 +34,6 @@ from clusterctl.plans.sync.listed_files import (
     MAX_NAMES,
     FileSource,
     ListedEntry,
-    plan_download,
     with_outside_files,
 )
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_job_name
@@ -113,9 +109,10 @@ class Pull:
             try:
                 self._list_results(cluster, nodes)
                 self._check_job()
-                case_insensitive = prepare_target(target)
+                self._phases = Phases(list(self._pulls))
+                downloads = Downloads(target, self._phases, overwrite=self._options.overwrite)
                 self._name_outputs(nodes, target)
-                self._fetch_all(target, case_insensitive=case_insensitive)
+                self._fetch_all(downloads)
             finally:
                 for pull in self._pulls.values():
                     pull.files.close()
@@ -206,25 +203,18 @@ class Pull:
 
         return with_any_python(node, list_files)[0]
 
-    def _fetch_all(self, target: Path, *, case_insensitive: bool) -> None:
+    def _fetch_all(self, downloads: Downloads) -> None:
         """Fetch from all nodes at once; where one fails, the next that shares its work directory takes over."""
-        disk_budget = DiskBudget(target)
         nodes = [pull.node for pull in self._pulls.values()]
-        self._phases = Phases([node.name for node in nodes])
         self._phases.set_steps(Steps())
         self._phases.start("pull")
         try:
             while nodes:
-                outcomes = fan_out(
-                    nodes,
-                    lambda node: self._fetch(
-                        self._pulls[node.name], target, disk_budget, case_insensitive=case_insensitive
-                    ),
-                )
+                outcomes = fan_out(nodes, lambda node: self._fetch(self._pulls[node.name], downloads))
                 self._errors.update(collect(nodes, self._phases.follow("pull", outcomes)).errors)
                 nodes = self._substitutes()
         except BaseException:
-            disk_budget.close()
+            downloads.close()
             self._phases.stop()
             info("\n" + tr("downloaded files are kept; the next pull resumes"))
             raise
@@ -245,35 +235,19 @@ class Pull:
                 substitutes.append(substitute.node)
         return substitutes
 
-    def _fetch(
-        self, pull: NodePull, target: Path, disk_budget: DiskBudget, *, case_insensitive: bool
-    ) -> None:
+    def _fetch(self, pull: NodePull, downloads: Downloads) -> None:
         """Fetch what one node sends: its outputs, its logs, into one source or two."""
+        most = None if self._options.no_limit else MAX_BYTES
         for folder_name in dict.fromkeys((pull.output_name, pull.node.name)):
             entries = pull.entries(folder_name) if folder_name and folder_name not in pull.finished else []
             if folder_name and entries:
-                with disk_budget.writing(), TargetDirectory(target, folder_name) as directory:
-                    plan = plan_download(entries, ignores_case=case_insensitive)
-                    self._check_size(plan.size)
-                    report, overwrite = pull.report, self._options.overwrite
+                with downloads.opened(folder_name) as directory:
                     try:
-                        download(
-                            pull.files,
-                            plan,
-                            directory,
-                            report,
-                            disk_budget,
-                            self._phases,
-                            overwrite=overwrite,
-                        )
+                        downloads.fetch(pull.files, entries, directory, pull.report, most)
                     except LocalSystemError as refusal:
-                        disk_budget.close(refusal)
+                        downloads.close(refusal)
                         raise
                 pull.finished.add(folder_name)
-
-    def _check_size(self, size: int) -> None:
-        if size > MAX_BYTES and not self._options.no_limit:
-            raise NodeError("CC-PULL-001", "total", gib=size >> 30, most=MAX_BYTES >> 30)
 
     def _show_report(self, nodes: Sequence[Node], target: Path) -> int:
         names = [node.name for node in nodes]
