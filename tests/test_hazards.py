@@ -152,7 +152,7 @@ TRUSTED_JSON = {
     "clusterctl/node/boot.py:add_modules": "the same",
     "clusterctl/node/runtime/stream.py:__init__": "the client",
     "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
-    "clusterctl/node/runtime/children.py:read": "our own child",
+    "clusterctl/node/runtime/reports.py:read": "our own child",
     "clusterctl/node/supervise/gate.py:read_line": "our own parent",
     "clusterctl/node/supervise/gate.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
