@@ -11,8 +11,8 @@ from functools import cache
 
 from clusterctl.translation import Translated, language, to_translate, tr
 
-LONGEST_TEXT = 2000  # characters; of a longer one nothing is translated
-MOST_NESTED = 4  # a reason may hold another one
+MAX_TEXT = 2000  # characters; of a longer one nothing is translated
+MAX_NESTED = 4  # a reason may hold another one
 NESTED = frozenset({"why"})  # facts that are texts of nodes themselves
 FREE = frozenset(
     {"why", "path", "nodes", "name", "pattern", "program", "command", "step", "runs", "time", "user"}
@@ -293,9 +293,9 @@ TEMPLATES = (
 
 def translate_node_text(text: str) -> str:
     """Translate a text that a node sent, line by line; a line that matches no template stays unchanged."""
-    if language() == "en" or len(text) > LONGEST_TEXT:
+    if language() == "en" or len(text) > MAX_TEXT:
         return text
-    return Translated("\n".join(_translate(line, MOST_NESTED) for line in text.split("\n")), text)
+    return Translated("\n".join(_translate(line, MAX_NESTED) for line in text.split("\n")), text)
 
 
 def describe_system_error(error: BaseException) -> str:

@@ -71,10 +71,10 @@ PURE_FOLDER = ("node", "lifecycle")
 PURE_PATHS = ("pathlib.PurePath", "pathlib.PurePosixPath")
 EFFECTS = {"open", "input", "print", "read_text", "read_bytes", "write_text", "write_bytes"}
 DATA_TABLES = "clusterctl/codes"  # may be longer: rows are looked up, not read
-MOST_CODE = 500  # lines of a module that are not blank, comment or docstring
-MOST_POSITIONAL = 7  # values of a call without a name; those after a star do not count
+MAX_CODE = 500  # lines of a module that are not blank, comment or docstring
+MAX_POSITIONAL = 7  # values of a call without a name; those after a star do not count
 NOT_YET_NAMED = {"DeepCheckResult"}  # the one call that still passes eight
-MOST_ENTRIES = 16  # modules and folders in a folder
+MAX_ENTRIES = 16  # modules and folders in a folder
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
 
 
@@ -139,7 +139,7 @@ def init_files_are_signposts(module: Module) -> Iterator[str]:
 
 def stays_small(module: Module) -> Iterator[str]:
     """A module and a function can be read in one go, and a name says what is inside."""
-    if module.code_lines > MOST_CODE and module.path.parent.as_posix() != DATA_TABLES:
+    if module.code_lines > MAX_CODE and module.path.parent.as_posix() != DATA_TABLES:
         yield f"has {module.code_lines} lines of code"
     for function in module.functions:
         length = (function.end_lineno or 0) - function.lineno + 1
@@ -174,7 +174,7 @@ def folders_stay_small(package: Sequence[Module]) -> Iterator[str]:
         for place in range(1, len(parts)):
             entries["/".join(parts[:place])] |= {parts[place]} - {"__init__.py"}
     for folder, held in entries.items():
-        if len(held) > MOST_ENTRIES:
+        if len(held) > MAX_ENTRIES:
             yield f"{folder} has {len(held)} entries"
 
 
@@ -185,7 +185,7 @@ def calls_are_readable(package: Sequence[Module]) -> Iterator[str]:
         for call in (node for node in ast.walk(module.tree) if isinstance(node, ast.Call)):
             name = ast.unparse(call.func).rpartition(".")[2]
             count = sum(not isinstance(value, ast.Starred) for value in call.args)
-            if count > MOST_POSITIONAL and name not in variadic | NOT_YET_NAMED:
+            if count > MAX_POSITIONAL and name not in variadic | NOT_YET_NAMED:
                 yield f"{module.path}:{call.lineno} passes {count} values to {name} without their names"
 
 

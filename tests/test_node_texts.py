@@ -10,7 +10,7 @@ import pytest
 from package import Module, modules
 
 from clusterctl.client.rpc.errors import node_error, start_error, step_timed_out
-from clusterctl.node_texts import FREE, LONGEST_TEXT, TEMPLATES, find_template, translate_node_text
+from clusterctl.node_texts import FREE, MAX_TEXT, TEMPLATES, find_template, translate_node_text
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import fill, tr, use_language
 
@@ -61,7 +61,7 @@ def test_a_reason_within_a_reason_is_translated(chinese: None) -> None:  # noqa:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "RuntimeError: bad value", "完全不同的文字", "a" * (LONGEST_TEXT + 1), "it is lost in thought"],
+    ["", "RuntimeError: bad value", "完全不同的文字", "a" * (MAX_TEXT + 1), "it is lost in thought"],
 )
 def test_other_texts_stay(text: str, chinese: None) -> None:  # noqa: ARG001 - sets the language
     """Nothing is guessed."""

@@ -242,3 +242,18 @@ def test_docstrings_and_comments_are_plain() -> None:
         for match in PROSE.finditer(text)
     ]
     assert found == []
+
+
+LIMITS = re.compile(r"(?:^|_)(?:MOST|LONGEST|LARGEST|HIGHEST|LEAST|SHORTEST|SMALLEST|LOWEST|FEWEST)(?:_|$)")
+
+
+def limits(module: Module) -> Iterator[str]:
+    """Name the constants that bound something and are not called MAX_ or MIN_."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and LIMITS.search(node.id):
+            yield f"{module.path}:{node.lineno}: {node.id}"
+
+
+def test_limits_are_max_and_min() -> None:
+    """The field has these two words; what is bounded is in the name, its unit in the name or the comment."""
+    assert [found for module in modules() for found in limits(module)] == []

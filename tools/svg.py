@@ -9,7 +9,7 @@ from itertools import groupby
 from screen import Cell, Screen, Style
 
 CELL, LINE, MARGIN = 8.4, 19, 16  # width and height of a cell at a font size of 14, in pixels
-LONGEST, SHORTEST = 1.2, 0.04  # seconds between two lines of the picture
+MAX_PAUSE, MIN_PAUSE = 1.2, 0.04  # seconds between two lines of the picture
 DARK = ["0d1117", "e6edf3", "484f58", "ff7b72", "3fb950", "d29922", "58a6ff", "bc8cff", "39c5cf", "b1bac4"]
 LIGHT = ["ffffff", "1f2328", "57606a", "cf222e", "116329", "7d4e00", "0969da", "8250df", "1b7c83", "57606a"]
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Noto Sans Mono CJK SC',monospace"
@@ -84,7 +84,7 @@ def delays(times: list[float]) -> list[float]:
     """Turn the times of lines into delays, with long waits shortened; a line never comes before one above it."""
     found, clock, before = [], 0.0, min(times, default=0.0)
     for time in times:
-        clock += min(LONGEST, max(SHORTEST, time - before))
+        clock += min(MAX_PAUSE, max(MIN_PAUSE, time - before))
         before = max(before, time)
         found.append(clock)
     return found

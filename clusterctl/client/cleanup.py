@@ -34,7 +34,7 @@ from clusterctl.translation import trn
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import OrphansRequest, WarmRequest
 
-MOST_PARTS = 20_000  # of one node
+MAX_PARTS = 20_000  # of one node
 WORK_LIMIT = 600.0  # seconds in which a node has ended what crashed runs left, whatever beats it sends
 
 
@@ -78,7 +78,7 @@ def read_storage(session: Session, node: str) -> NodeStorage | None:
     raw = _receive_record(session, "found", node)
     if raw is None:
         return None
-    stored_runs = [parse_stored_run(node, entry) for entry in raw.records("runs", MOST_PARTS)]
+    stored_runs = [parse_stored_run(node, entry) for entry in raw.records("runs", MAX_PARTS)]
     unused = (_parse_unused(raw.record(name)) for name in ("store", "payloads", "environments"))
     return NodeStorage(
         raw.text("workdir_id", 64), tuple(part for part in stored_runs if part is not None), *unused
@@ -97,7 +97,7 @@ def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node:
     )
     raw = _receive_record(session, "removed", node) or Untrusted({})
     failed = tuple(
-        f"{row.text(0)}: {translate_node_text(row.text(1))}" for row in raw.rows("failed", MOST_PARTS)
+        f"{row.text(0)}: {translate_node_text(row.text(1))}" for row in raw.rows("failed", MAX_PARTS)
     )
     runs, size, contents, environments = (
         raw.count(name) for name in ("runs", "bytes", "contents", "environments")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence, Watcher
+from clusterctl.plans.diagnose.evidence import MAX_ENTRIES, MAX_RECENT, NodeEvidence, RankEvidence, Watcher
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
 from clusterctl.plans.facts.utilization import parse_sample
@@ -40,7 +40,7 @@ def watchers_of(answers: Answers[NodeEvidence]) -> list[Watcher]:
     return [watcher for node in answers.nodes.values() for watcher in node.watchers]
 
 
-def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers[NodeEvidence]:
+def diagnose_ranks(run: tasks.RunHandle, entries: int = MAX_ENTRIES) -> Answers[NodeEvidence]:
     """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers.
 
     `entries` is how many collectives of each process group are read.
@@ -83,7 +83,7 @@ def _read_gpus(c: Connection, node: Node, interpreter: Interpreter) -> tuple[Gpu
 def count_entries(parts: Mapping[str, NodeState | None], *, slow: bool) -> int:
     """Choose how many collectives of each process group to read: a bounded number for each node."""
     most_ranks = max((len(part.ranks) for part in parts.values() if part is not None), default=1)
-    return max(MOST_ENTRIES, MOST_RECENT * 8 // max(8, most_ranks)) if slow else MOST_ENTRIES
+    return max(MAX_ENTRIES, MAX_RECENT * 8 // max(8, most_ranks)) if slow else MAX_ENTRIES
 
 
 def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> KeptDiagnosis | None:

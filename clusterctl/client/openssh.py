@@ -48,7 +48,7 @@ from clusterctl.plans.ssh import (
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
-from clusterctl.specs.values import LONGEST_CHAIN, Bastion
+from clusterctl.specs.values import MAX_CHAIN, Bastion
 from clusterctl.translation import tr
 
 MAX_EVIDENCE = 2048
@@ -251,7 +251,7 @@ def limit_output(files: Sequence[IO[bytes]], stop: Callable[[], None]) -> Iterat
         guard.close()
 
 
-LONGEST_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one
+MAX_FOLDER = 60  # bytes; a socket's path has 108 at most, and ssh adds a suffix while it makes one
 ASK_LIMIT = 180.0  # seconds that a person may take for a password and a code
 FLOOD_EVIDENCE = 200  # characters of a flood are enough
 DEFAULT_TIMEOUTS = Timeouts()
@@ -369,7 +369,7 @@ class Masters:
     ) -> OpensshConnection:
         """Find or make the master of the last bastion before a node, which all nodes behind it share."""
         *before, last = bastions
-        if last in passed or len(passed) >= LONGEST_CHAIN:
+        if last in passed or len(passed) >= MAX_CHAIN:
             raise loop_error(node.name, (*passed, last))
         ssh = replace(
             node.ssh,
@@ -533,9 +533,7 @@ def _copy_to_terminal(source: int, log: int) -> None:
 
 
 def _is_usable_parent(folder: str) -> bool:
-    return (
-        folder.startswith("/") and len(os.fsencode(folder)) <= LONGEST_FOLDER and os.access(folder, os.W_OK)
-    )
+    return folder.startswith("/") and len(os.fsencode(folder)) <= MAX_FOLDER and os.access(folder, os.W_OK)
 
 
 def is_listening(path: str) -> bool:

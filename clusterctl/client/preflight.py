@@ -199,7 +199,7 @@ def _master_port(listening: Mapping[str, MeshPorts]) -> int | None:
     return next((listener.master_port for listener in listening.values() if listener.master_port), None)
 
 
-MOST_NAMES = 2000
+MAX_NAMES = 2000
 
 
 def read_local_facts(nodes: Sequence[Node], job: Job | None, code: JobCode | None) -> LocalFacts:
@@ -222,7 +222,7 @@ def _list_sibling_modules(job: Job) -> Iterator[str]:
         return
     folder = Path(job.file).parent / job.sync.source / Path(job.script).parent
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry, _ in zip(entries, range(MOST_NAMES), strict=False):
+        for entry, _ in zip(entries, range(MAX_NAMES), strict=False):
             if entry.name.endswith(".py"):
                 yield entry.name
             elif (folder / entry.name / "__init__.py").is_file():
@@ -233,8 +233,8 @@ def _list_sibling_modules(job: Job) -> Iterator[str]:
 # meanwhile fails as one that was launched before. After a launch nothing is reused, as its run may have crashed because
 # of a GPU or the network, unless it has succeeded.
 MAX_AGE = 60.0
-MOST_KEPT = 20  # files
-MOST_BYTES, MOST_VALUES = 8 << 20, 500_000
+MAX_KEPT = 20  # files
+MAX_BYTES, MAX_VALUES = 8 << 20, 500_000
 REUSED = ("gpu_health", "nccl")
 UNCHANGED = ("torch", "setup", "interpreter")  # what these depend on, and what is asked again
 
@@ -265,7 +265,7 @@ def load_check(folder: Path, name: str, now: float) -> RecentCheck | None:
     """Return what was kept of a check, if that is young enough; a damaged file is none."""
     reading = Reading(clean_text)
     try:
-        document = parse_json(read_own(folder / f"{name}.json", MOST_BYTES), MOST_BYTES, MOST_VALUES)
+        document = parse_json(read_own(folder / f"{name}.json", MAX_BYTES), MAX_BYTES, MAX_VALUES)
         check = read(RecentCheck, document, reading)
     except (OSError, MalformedError):
         return None
@@ -288,10 +288,10 @@ def save_check(folder: Path, name: str, check: RecentCheck) -> None:
         "mesh": to_json(check.mesh),
     }
     content = json.dumps(document)
-    if len(content) <= MOST_BYTES:
+    if len(content) <= MAX_BYTES:
         with suppress(OSError):
             write_own(folder / f"{name}.json", content)
-            keep_newest(folder, MOST_KEPT)
+            keep_newest(folder, MAX_KEPT)
 
 
 def merge_facts(check: RecentCheck, fresh: Mapping[str, Facts]) -> dict[str, Facts] | None:

@@ -23,7 +23,7 @@ from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
+from clusterctl.specs.values import MAX_NODE_NAME, is_node_name
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import JudgedNode, QueueFacts, TaskFailure
@@ -39,10 +39,10 @@ SILENCE_LIMIT = (
     30.0  # seconds; the login node sends something every 2 s, or every 20 s while Slurm does not answer
 )
 CANCEL_LIMIT = 60.0
-LONGEST_REASON, LONGEST_NODES = 1000, 300
+MAX_REASON, MAX_NODES = 1000, 300
 JOB_NUMBER = re.compile("[0-9]{1,20}")
-MOST_NICS = 256
-MOST_NEEDS = 2  # zips that a login node can lack
+MAX_NICS = 256
+MAX_NEEDS = 2  # zips that a login node can lack
 # the facts of one node, as `probe` sends them, or what a check found on all
 REPORT_FRAMES = FrameLimits(header=limits_for("probe").header, values=300_000)
 
@@ -77,7 +77,7 @@ def send_tree(
 def submit_job(login: LoginNode, submission: Submission, secrets: Mapping[str, str]) -> str:
     """Submit a job and give its number."""
     with _open_submission(login, submission, "submit", SessionLimits(), secrets) as session:
-        for _ in range(MOST_NEEDS + 1):
+        for _ in range(MAX_NEEDS + 1):
             frame = session.receive(SUBMIT_LIMIT)
             if frame is None:
                 break
@@ -105,12 +105,12 @@ def gather_facts(
                 yield parse_queue_state(header.record("queue"))
             elif header.has_record("member"):
                 member = header.record("member")
-                name = member.text("node", LONGEST_NODE_NAME)
+                name = member.text("node", MAX_NODE_NAME)
                 if not is_node_name(name) or name in names or len(names) == count:
                     continue
                 names.add(name)
                 facts = None if header.is_null("facts") else parse_facts(header.unread("facts"))
-                address, nics = clean_text(member.text("address", 15)), member.texts("nics", MOST_NICS, 64)
+                address, nics = clean_text(member.text("address", 15)), member.texts("nics", MAX_NICS, 64)
                 yield {"node": name, "address": address, "nics": list(nics)}, facts
             else:
                 _send_needed(session, header)
@@ -169,14 +169,14 @@ def parse_queue_state(raw: Untrusted) -> QueueFacts:
     return {
         "job": parse_job_number(raw),
         "state": clean_text(raw.text("state", 40)),
-        "reason": clean_text(raw.text("reason", LONGEST_REASON)),
+        "reason": clean_text(raw.text("reason", MAX_REASON)),
         "start": raw.moment("start"),
-        "nodes": clean_text(raw.text("nodes", LONGEST_NODES)),
+        "nodes": clean_text(raw.text("nodes", MAX_NODES)),
         "waits": raw.flag("waits"),
         "begun": raw.flag("begun"),
         "over": clean_text(raw.text("over", 40)),
         "check": parse_report(raw.record("check")),
-        "doing": clean_text(raw.text("doing", LONGEST_REASON)),
+        "doing": clean_text(raw.text("doing", MAX_REASON)),
         "failure": parse_failure(failure) if failure else None,
         "requeue": raw.flag("requeue"),
     }
@@ -184,7 +184,7 @@ def parse_queue_state(raw: Untrusted) -> QueueFacts:
 
 def parse_failure(raw: Untrusted) -> TaskFailure:
     """Read what the first task wrote that could not start."""
-    name = raw.text("node", LONGEST_NODE_NAME)
+    name = raw.text("node", MAX_NODE_NAME)
     return {
         "node": name if is_node_name(name) else "?",
         "text": clean_text(raw.text("text")),

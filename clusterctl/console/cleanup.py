@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     )
     from clusterctl.console.documents.runs import WarmProcess
 
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 REASONS = {  # why something goes, as JSON has it, and on the screen
     "old": to_translate("older than the limit"),
     BEYOND_NEWEST: to_translate("not among the newest runs of its job"),
     "never started": to_translate("never started"),
 }
-MOST_RUNS = 3  # runs that are named of those kept for one reason
+MAX_RUNS = 3  # runs that are named of those kept for one reason
 
 
 def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStorage]) -> None:
@@ -94,9 +94,9 @@ def _show_kept(cleanup_plan: CleanupPlan) -> None:
     """Print what is kept although it is beyond the bounds, once for each reason: there may be many such runs."""
     for reason, kept in group_values((reason, stored) for stored, reason in cleanup_plan.kept).items():
         run_ids = list(dict.fromkeys(stored.run_id for stored in kept))
-        named = ", ".join(run_ids[:MOST_RUNS])
-        if len(run_ids) > MOST_RUNS:
-            named = tr("{names} and {n} more", names=named, n=len(run_ids) - MOST_RUNS)
+        named = ", ".join(run_ids[:MAX_RUNS])
+        if len(run_ids) > MAX_RUNS:
+            named = tr("{names} and {n} more", names=named, n=len(run_ids) - MAX_RUNS)
         nodes = fold_names([stored.node for stored in kept])
         shown = translate_node_text(reason)
         print_line(tr("{runs}  kept on {nodes}: {reason}", runs=named, nodes=nodes, reason=shown))
@@ -132,9 +132,9 @@ def show_removed(removed: Mapping[str, RemovalReport]) -> None:
                 size=render_size(removal.bytes),
             )
         )
-        lines = list(removal.failed[:MOST_FAILURES])
-        if len(removal.failed) > MOST_FAILURES:
-            lines.append(tr("{n} more", n=len(removal.failed) - MOST_FAILURES))
+        lines = list(removal.failed[:MAX_FAILURES])
+        if len(removal.failed) > MAX_FAILURES:
+            lines.append(tr("{n} more", n=len(removal.failed) - MAX_FAILURES))
         for line in lines:
             print_error_line(tr("{node}: NOT removed: {what}", node=name, what=line))
 

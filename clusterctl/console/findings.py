@@ -38,7 +38,7 @@ from clusterctl.translation import to_translate, tr, trn
 if TYPE_CHECKING:
     from clusterctl.console.documents.check import CheckedNode, NodesAndFindings
 
-MOST_ENTRIES = 3  # entries of a path that are shown
+MAX_ENTRIES = 3  # entries of a path that are shown
 
 
 def render_activated(console: Console, facts: Mapping[str, Facts]) -> None:
@@ -75,13 +75,13 @@ def _at_path(text: str, path: str | None) -> str:
 
 def render_path_list(entries: tuple[str, ...]) -> str:
     """Join the first entries of a path and count the others."""
-    hidden = len(entries) - MOST_ENTRIES
-    shown = ":".join(entries[:MOST_ENTRIES])
+    hidden = len(entries) - MAX_ENTRIES
+    shown = ":".join(entries[:MAX_ENTRIES])
     return tr("{entries} and {count} more", entries=shown, count=hidden) if hidden > 0 else shown
 
 
-MOST_LINES = 16  # lines of nodes; a longer table shows equal nodes as one row
-MOST_NAMES = 3  # NICs and errors that a line of nodes names
+MAX_LINES = 16  # lines of nodes; a longer table shows equal nodes as one row
+MAX_NAMES = 3  # NICs and errors that a line of nodes names
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 EMPTY = "-"
 INDENT = 8  # columns before the text of a finding
@@ -205,9 +205,9 @@ def _print_node_lines(
         groups.setdefault(_make_line(node, facts.get(node.name), problems), []).append(node)
     names = {line: fold_names(node.name for node in members) for line, members in groups.items()}
     width = min(max(map(len, names.values()), default=0), 24)
-    for line, members in list(groups.items())[:MOST_LINES]:
+    for line, members in list(groups.items())[:MAX_LINES]:
         _print_node_line(console, line, f"{names[line]:{width}}", _describe_line(line, members, facts))
-    hidden = len(groups) - MOST_LINES
+    hidden = len(groups) - MAX_LINES
     if hidden > 0:
         console.print(trn("  {n} more line: -v shows it", "  {n} more lines: -v shows them", hidden))
 
@@ -229,11 +229,11 @@ def _make_line(node: Node, facts: Facts | None, problems: tuple[str, ...]) -> No
 
 def _describe_line(line: NodeLine, members: Sequence[Node], facts: Mapping[str, Facts]) -> str:
     if line.problems or not line.answered:
-        more = ["..."] if len(line.problems) > MOST_NAMES else []
-        return join_items([*line.problems[:MOST_NAMES], *more]) or tr("no answer")
+        more = ["..."] if len(line.problems) > MAX_NAMES else []
+        return join_items([*line.problems[:MAX_NAMES], *more]) or tr("no answer")
     networks = [resolve_network(node, facts[node.name]) for node in members]
     names = list(dict.fromkeys(name for network in networks for name in network.nics))
-    shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    shown = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
     nic = f"{line.speed} ({shown})" if line.speed and shown else line.speed or shown
     return join_items(filter(None, [*line.facts, nic]))
 
@@ -246,7 +246,7 @@ def _print_node_line(console: Console, line: NodeLine, names: str, description: 
 
 def render_table(console: Console, rows: Sequence[NodeRow]) -> None:
     """Print a row per node, or per group of equal nodes where there are many."""
-    shown_rows = merge_equal_rows(rows) if len(rows) > MOST_LINES else list(rows)
+    shown_rows = merge_equal_rows(rows) if len(rows) > MAX_LINES else list(rows)
     names = [
         name
         for name in HEADINGS

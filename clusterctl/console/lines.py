@@ -222,7 +222,7 @@ def label_color(index: int) -> str:
 
 
 HOLD_LIMIT = 3.0  # seconds; after it the script has survived the exception, or the run is not being ended
-MOST_HELD = 2000  # lines of one rank
+MAX_HELD = 2000  # lines of one rank
 
 
 class HeldTracebacks:
@@ -250,7 +250,7 @@ class HeldTracebacks:
             self._release(earlier)  # the run goes on in another attempt
         if log in self._held:
             self._held[log].append(entry)
-            if sum(len(one.lines) for one in self._held[log]) > MOST_HELD:
+            if sum(len(one.lines) for one in self._held[log]) > MAX_HELD:
                 self._release(log)
             return
         start = _find_traceback(entry)
@@ -395,7 +395,7 @@ def _node_to_json(name: str, answer: CommandOutput | None, error: str | None) ->
 class LinePrinter:
     """Writes lines as they come, as `gpu02 | text`, stderr with `!`; called from many threads."""
 
-    LONGEST = 1 << 16  # bytes of a line that are waited for
+    MAX_LINE = 1 << 16  # bytes of a line that are waited for
 
     def __init__(self, names: Iterable[str], *, as_json: bool) -> None:
         self._as_json = as_json
@@ -414,7 +414,7 @@ class LinePrinter:
         """Print the lines that are complete."""
         with self._lock:
             *lines, partial = (self._partial.pop((node, stream), b"") + data).split(b"\n")
-            if len(partial) > self.LONGEST:
+            if len(partial) > self.MAX_LINE:
                 lines, partial = [*lines, partial], b""
             self._partial[node, stream] = partial
             self._print(node, stream, lines)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-MOST_NODES = 3  # the nodes that are waited for longest
+MAX_NODES = 3  # the nodes that are waited for longest
 WIDEST_NAME = 24
 SENT, RECEIVED, HASHED = "sent", "received", "hashed"
 
@@ -65,7 +65,7 @@ class PhaseProgress:
 
 def render_lines(progress: PhaseProgress) -> list[str]:
     """Write the overall line, then the slowest nodes with what they are at."""
-    shown = progress.pending[:MOST_NODES]
+    shown = progress.pending[:MAX_NODES]
     width = min(WIDEST_NAME, max((len(node.name) for node in shown), default=0))
     seconds = render_seconds(progress.seconds)
     lines = [f"{_render_counts(progress)}  {seconds}{_render_transfer(progress)}"]
@@ -93,7 +93,7 @@ def render_plain(progress: PhaseProgress) -> str:
             activity=_render_activity(node, progress.direction),
             span=render_duration(node.seconds),
         )
-        for node in progress.pending[:MOST_NODES]
+        for node in progress.pending[:MAX_NODES]
     ]
     pending = tr(", ").join(filter(None, [*shown, _render_remaining(progress)]))
     facts = {
@@ -152,7 +152,7 @@ def _render_activity(node: PendingNode, direction: str) -> str:
 
 
 def _render_remaining(progress: PhaseProgress) -> str:
-    hidden = len(progress.pending) - len(progress.pending[:MOST_NODES])
+    hidden = len(progress.pending) - len(progress.pending[:MAX_NODES])
     texts = [
         tr("{n} more", n=hidden) if hidden else "",
         tr("{n} not started", n=progress.queued) if progress.queued else "",

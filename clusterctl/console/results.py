@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ReceivedFiles,
     )
 
-MOST_PATHS = 10  # paths of one kind that are named
+MAX_PATHS = 10  # paths of one kind that are named
 
 
 def report_pull(name: str, report: DownloadReport, directory: Path, *, complete: bool) -> None:
@@ -48,10 +48,10 @@ def report_pull(name: str, report: DownloadReport, directory: Path, *, complete:
         (to_translate("{node}: written to during the download, may be incomplete: {file}"), report.changing),
         (to_translate("{node}: NOT downloaded: {file}"), refused),
     ):
-        for path in paths[:MOST_PATHS]:
+        for path in paths[:MAX_PATHS]:
             print_error_line(_escape_newlines(tr(message, node=name, file=path)))
-        if len(paths) > MOST_PATHS:
-            more = tr("{n} more", n=len(paths) - MOST_PATHS)
+        if len(paths) > MAX_PATHS:
+            more = tr("{n} more", n=len(paths) - MAX_PATHS)
             print_error_line(tr(message, node=name, file=more))
 
 
@@ -92,11 +92,11 @@ def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
 
 def report_conflicts(paths: Sequence[str], *, gathered: bool) -> None:
     """Print on stderr which files nodes have with different content, and that nothing was missing anywhere."""
-    for path in paths[:MOST_PATHS]:
+    for path in paths[:MAX_PATHS]:
         text = tr("not copied, because its content differs between nodes: {file}", file=path)
         print_error_line(_escape_newlines(text))
-    if len(paths) > MOST_PATHS:
-        print_error_line(tr("{n} more", n=len(paths) - MOST_PATHS))
+    if len(paths) > MAX_PATHS:
+        print_error_line(tr("{n} more", n=len(paths) - MAX_PATHS))
     if gathered and not paths:
         print_line(tr("every node has all files"))
 

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 12
-MOST_GPUS = 8  # whose shares are written one by one
+MAX_GPUS = 8  # whose shares are written one by one
 OTHER_LINES = 10  # lines of the screen that are not rows of nodes
 PLAIN_ROWS = 40  # where there is no screen
-MOST_PROBLEMS = 5
+MAX_PROBLEMS = 5
 
 LEFT_ALIGNED = 4  # columns, the others have numbers
 EACH = 3  # the column with the GPUs one by one
@@ -191,10 +191,10 @@ def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: floa
         problem = _problem_of(gauged, now, silence_limit)
         if problem:
             names_by_problem.setdefault(problem, []).append(gauged.node.name)
-    for text, names in list(names_by_problem.items())[:MOST_PROBLEMS]:
+    for text, names in list(names_by_problem.items())[:MAX_PROBLEMS]:
         yield Text.assemble((sanitize(fold_names(names)), "bold"), tr(": "), (sanitize(text), "red"))
-    if len(names_by_problem) > MOST_PROBLEMS:
-        more = len(names_by_problem) - MOST_PROBLEMS
+    if len(names_by_problem) > MAX_PROBLEMS:
+        more = len(names_by_problem) - MAX_PROBLEMS
         yield Text(trn("and {n} more note; --json has all", "and {n} more notes; --json has all", more))
 
 
@@ -277,8 +277,8 @@ def sparkline(percentages: Sequence[float]) -> str:
 
 def _render_each_gpu(gauged: NodeUsage) -> str:
     gpus = gauged.sample.gpus if gauged.sample else ()
-    utilizations = ["-" if gpu.busy is None else str(gpu.busy) for gpu in gpus[:MOST_GPUS]]
-    return " ".join([*utilizations, *(["..."] if len(gpus) > MOST_GPUS else [])])
+    utilizations = ["-" if gpu.busy is None else str(gpu.busy) for gpu in gpus[:MAX_GPUS]]
+    return " ".join([*utilizations, *(["..."] if len(gpus) > MAX_GPUS else [])])
 
 
 def _render_gpu_memory(group: Sequence[NodeUsage]) -> str:

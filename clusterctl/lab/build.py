@@ -42,7 +42,7 @@ from clusterctl.lab.linux import (
     visible_paths,
 )
 from clusterctl.lab.netns.init import SLURM_CONF
-from clusterctl.lab.simulated_gpus import MOST_GPUS, write_smi
+from clusterctl.lab.simulated_gpus import MAX_GPUS, write_smi
 from clusterctl.lab.state import Process, hold_lock, identify, write_holder
 from clusterctl.node_texts import translate_node_text
 from clusterctl.translation import to_translate, tr
@@ -136,7 +136,7 @@ def _are_free(hosts: Iterable[str], port: int) -> bool:
     return True
 
 
-MOST_NODES = 250
+MAX_NODES = 250
 # a program is missing, forbidden, or the kernel lacks some
 _NO_NAMESPACES = ("CC-LAB-001", "CC-LAB-002", "CC-LAB-007")
 LIMITS_OF_INPROC = to_translate(
@@ -219,15 +219,15 @@ def _create_directory(plan: LabPlan) -> Path:
 
 
 def _check_gpus(gpus: int) -> None:
-    if not 0 <= gpus <= MOST_GPUS:
-        raise LabError("CC-LAB-003", "gpus", most=MOST_GPUS, gpus=gpus)
+    if not 0 <= gpus <= MAX_GPUS:
+        raise LabError("CC-LAB-003", "gpus", most=MAX_GPUS, gpus=gpus)
 
 
 def _check_names(name: str, count: int, nics: Sequence[str] | None) -> None:
     if not _NAME.fullmatch(name):
         raise LabError("CC-LAB-003", "name", name=name)
-    if not 1 <= count <= MOST_NODES:
-        raise LabError("CC-LAB-003", "nodes", most=MOST_NODES, count=count)
+    if not 1 <= count <= MAX_NODES:
+        raise LabError("CC-LAB-003", "nodes", most=MAX_NODES, count=count)
     for item in nics or ():
         names = item.split("+")
         if len(set(names)) != len(names) or "lo" in names or not all(map(_NIC.fullmatch, names)):

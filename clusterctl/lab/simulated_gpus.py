@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MOST_GPUS = 16
+MAX_GPUS = 16
 MODEL = "Simulated GPU"  # by which `check` recognises that nothing can be computed on it
 MODE_FILE = ".lab-gpus"  # in a node's home: the simulated state of its GPUs
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20  # lines
 TAIL_BYTES = 64 << 10  # bytes of a log's end that are looked at
-LARGEST_LOG = 64 << 20  # bytes of a log; beyond, it begins again
+MAX_LOG = 64 << 20  # bytes of a log; beyond, it begins again
 REPORT_INTERVAL = 0.5  # seconds
 PLAIN = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
 
@@ -83,10 +83,10 @@ SETUPTOOLS = (
 )
 HOLDER_TIMEOUT = 30.0  # seconds of looks without a beat after which a holder is gone
 POLL_INTERVAL = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
-LONGEST_POLL = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
+MAX_POLL = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
 UNCLAIMED_AFTER = 3600.0  # seconds without a beat after which a directory has no owner
 CLAIM_SUFFIX = ".by"
-LONGEST_HOLDER = 200  # characters
+MAX_HOLDER = 200  # characters
 
 
 class StepFailed(Exception):
@@ -178,7 +178,7 @@ class StepRunner:
                 lines = [line for line in last_lines(log, begin) if line.strip()]
                 if lines:
                     self._report(lines[-1])
-            if os.fstat(log).st_size > LARGEST_LOG:
+            if os.fstat(log).st_size > MAX_LOG:
                 drop_beginning(log)
 
     def _failure(self, shown: str, code: int, tail: Sequence[str]) -> StepFailed:
@@ -197,7 +197,7 @@ def drop_beginning(log: int) -> None:
     """Drop what a log holds but for its end."""
     end = os.pread(log, TAIL_BYTES, os.fstat(log).st_size - TAIL_BYTES)
     os.ftruncate(log, 0)
-    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (LARGEST_LOG >> 20) + end)
+    os.write(log, b"[more than %d MB stood here, and are dropped]\n" % (MAX_LOG >> 20) + end)
 
 
 def last_lines(log: int, begin: int) -> List[str]:
@@ -242,10 +242,10 @@ class SetupLock:
             polls += 1
             content, now = read_bytes(self._path), time.monotonic()
             # what a look may take beyond that is not the holder's fault
-            silent_seconds += min(now - checked_at, LONGEST_POLL)
+            silent_seconds += min(now - checked_at, MAX_POLL)
             checked_at = now
             if content is not None and content != last_content:
-                on_wait(_parse_fields(content).text("who", LONGEST_HOLDER) or "another run")
+                on_wait(_parse_fields(content).text("who", MAX_HOLDER) or "another run")
                 last_content, silent_seconds = content, 0.0
             if content is not None and (_has_died(_parse_fields(content)) or silent_seconds > HOLDER_TIMEOUT):
                 self._remove_if_unchanged(content)

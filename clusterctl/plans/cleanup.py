@@ -32,10 +32,10 @@ BEYOND_NEWEST, OLD, NEVER_STARTED = (
     to_translate("old"),
     to_translate("never started"),
 )
-LONGEST_NODE_DIR = 255  # characters of the name of a node's directory within a run's
+MAX_NODE_DIR = 255  # characters of the name of a node's directory within a run's
 NEVER_STARTED_FOR = 86400.0  # seconds after which a run that was never started counts as given up
-MOST_SERVERS = 1
-MOST_MODULES = 100
+MAX_SERVERS = 1
+MAX_MODULES = 100
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def parse_stored_run(node: str, raw: Untrusted) -> StoredRun | None:
     return StoredRun(
         node=node,
         run_id=run_id,
-        node_dir=raw.text("node_dir", LONGEST_NODE_DIR),
+        node_dir=raw.text("node_dir", MAX_NODE_DIR),
         state=parse_state(raw.record("state")) if raw.has_record("state") else None,
         age=min(max(0.0, raw.number("age") or 0.0), CENTURY),
         bytes=raw.count("bytes"),
@@ -238,12 +238,12 @@ def parse_warm_servers(answer: Untrusted) -> tuple[WarmServer, ...]:
             entry.count("pid"),
             entry.text("python"),
             entry.text("torch"),
-            entry.texts("preload", MOST_MODULES),
+            entry.texts("preload", MAX_MODULES),
             max(0.0, now - (entry.moment("since") or 0.0)),
             max(0.0, (entry.moment("until") or 0.0) - now),
             entry.count("bytes"),
         )
-        for entry in answer.records("servers", MOST_SERVERS)
+        for entry in answer.records("servers", MAX_SERVERS)
     )
 
 

@@ -42,7 +42,7 @@ GRADES: Mapping[str, str] = {
     "waited": to_translate("usually a consequence: another rank did not take part"),
     "peer": to_translate("usually a consequence: another rank exited"),
 }
-MOST_FOUND = 20  # codes
+MAX_FOUND = 20  # codes
 
 
 class Example(TypedDict):
@@ -119,7 +119,7 @@ def search_texts(words: Sequence[str]) -> dict[str, str]:
         whole = " ".join([*entry.texts, *prose, *map(to_chinese, prose)]).casefold()
         if all(word in whole for word in wanted):
             found.append((-sum(word in title for word in wanted), code))
-    return {code: short_title(code) for _, code in sorted(found)[:MOST_FOUND]}
+    return {code: short_title(code) for _, code in sorted(found)[:MAX_FOUND]}
 
 
 def choose_keys(word: str) -> list[KeyEntry]:

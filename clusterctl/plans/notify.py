@@ -29,7 +29,7 @@ from clusterctl.specs.text import command_line, plural, render_duration
 from clusterctl.translation import english_of, tr
 
 VERSION = 1  # of the file of hooks
-LONGEST_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048
+MAX_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048
 _END_NAMES = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", STOPPED: "stopped"}
 _REPLY_KEYS = {"feishu": ("code", "msg"), "dingtalk": ("errcode", "errmsg"), "wecom": ("errcode", "errmsg")}
 _URL_ESCAPES = str.maketrans({"+": "%2B", "/": "%2F", "=": "%3D"})  # what base64 has and a query must not
@@ -298,6 +298,6 @@ def _one_line(text: str) -> str:
 
 def _cut(line: str) -> str:
     raw = _one_line(line).encode("utf-8", "replace")
-    if len(raw) <= LONGEST_LINE:
+    if len(raw) <= MAX_LINE:
         return raw.decode()
-    return raw[: LONGEST_LINE - 3].decode("utf-8", "ignore") + "…"
+    return raw[: MAX_LINE - 3].decode("utf-8", "ignore") + "…"

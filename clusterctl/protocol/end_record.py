@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from .exit_status import is_stall
 from .frames import CLOCK_SLACK
-from .messages.gang import LONGEST_ADDRESS, read_alone
+from .messages.gang import MAX_ADDRESS, read_alone
 from .ranks import NodeRank, Rank
 from .reasons import STOP, STOPPED_BY, TIME
 from .root_cause import DOUBTFUL, Cause, Failure, find_cause, weight_of
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from .messages.files import EndState
 
 
-MOST_SLOTS = 10_000  # nodes of a run
-MOST_ATTEMPTS = 10_000
+MAX_SLOTS = 10_000  # nodes of a run
+MAX_ATTEMPTS = 10_000
 # More than the hub keeps (node/gang/membership.py, node/supervise/evidence.py): more was not written by one of ours.
-MOST_FAILURES = 1000  # of a node
-MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
-MOST_RANK = 1 << 20
-MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
+MAX_FAILURES = 1000  # of a node
+MAX_LINES, MAX_BLOCKS = 200, 50  # of a rank's last words
+MAX_RANK = 1 << 20
+MAX_EXIT, MAX_SIGNAL = 1 << 31, 128
 CUT_OFF = "lost: none of the other nodes was heard there any more"
 
 # The worst part decides what a run is called, unless it has a cause.
@@ -168,16 +168,16 @@ def parse_record(raw: Untrusted) -> EndRecord | None:
     """Read a record; None if it is none."""
     if not raw.is_list("parts"):
         return None
-    parts, stop = tuple(map(_parse_part, raw.records("parts", MOST_SLOTS))), raw.record("stop")
+    parts, stop = tuple(map(_parse_part, raw.records("parts", MAX_SLOTS))), raw.record("stop")
     stops = [part.stopped_at for part in parts] + [stop.moment("time")]
     stopped_at = min((moment for moment in stops if moment is not None), default=None)
-    earlier = min(raw.length("attempts"), MOST_ATTEMPTS)  # older records do not name the attempt
+    earlier = min(raw.length("attempts"), MAX_ATTEMPTS)  # older records do not name the attempt
     return EndRecord(
         raw.text("hub"),
         raw.flag("whole"),
         stopped_at,
         parts,
-        attempt=raw.integer("attempt", 1, MOST_ATTEMPTS) or earlier + 1,
+        attempt=raw.integer("attempt", 1, MAX_ATTEMPTS) or earlier + 1,
         state=raw.one_of("state", FINAL),
         stop_kind=stop.text("kind"),
         stop_time=stop.moment("time"),
@@ -189,14 +189,14 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
     ended = raw.moment("time") or 0.0
     stopped_at = raw.moment("stopped_at")
     failures = [
-        _parse_failure(node, ended, stopped_at, failure) for failure in raw.records("failures", MOST_FAILURES)
+        _parse_failure(node, ended, stopped_at, failure) for failure in raw.records("failures", MAX_FAILURES)
     ]
     if state == LOST:
         # an older record does not hold `last_seen`: the loss was noticed at `time`
         last_seen = raw.moment("last_seen") if "last_seen" in raw else ended or None
         lost = Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True)
         failures.append(replace(lost, last_seen=last_seen))
-    node_rank, address = NodeRank(raw.count("node_rank", MOST_SLOTS)), raw.text("address", LONGEST_ADDRESS)
+    node_rank, address = NodeRank(raw.count("node_rank", MAX_SLOTS)), raw.text("address", MAX_ADDRESS)
     kind, alone = raw.text("stop_kind"), parse_alone(raw.record("alone")) if state == SUCCEEDED else None
     part = RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures))
     return replace(part, address=address, stop_kind=kind, alone=alone)
@@ -210,7 +210,7 @@ def parse_alone(raw: Untrusted) -> AloneRanks | None:
 
 def parse_rank(raw: Untrusted) -> Rank | None:
     """Read the rank of a worker; None if there is none, as of torchrun itself."""
-    number = raw.integer("rank", 0, MOST_RANK)
+    number = raw.integer("rank", 0, MAX_RANK)
     return None if number is None else Rank(number)
 
 
@@ -220,8 +220,8 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
     return Failure(
         node=node,
         rank=parse_rank(raw),
-        exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
-        signal=raw.integer("signal", 1, MOST_SIGNAL),
+        exit=raw.integer("exit", -MAX_EXIT, MAX_EXIT),
+        signal=raw.integer("signal", 1, MAX_SIGNAL),
         time=moment,
         tail=tuple(stderr.tail),
         exception=stderr.exception,
@@ -241,10 +241,10 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
 
 def _parse_stderr(raw: Untrusted, last_at: float) -> StderrParser:
     """Parse the tracebacks again, and keep the last lines."""
-    stderr, tail = StderrParser(), raw.texts("tail", MOST_LINES)
-    blocks = raw.records("tracebacks", MOST_BLOCKS)
+    stderr, tail = StderrParser(), raw.texts("tail", MAX_LINES)
+    blocks = raw.records("tracebacks", MAX_BLOCKS)
     for block in blocks:
-        for line in block.texts("lines", MOST_LINES):
+        for line in block.texts("lines", MAX_LINES):
             stderr.feed(line, block.moment("at") or last_at)
     if not blocks:
         for line in tail:

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 # characters; shorter values occur in any text, and replacing them would show more than it hides
-SHORTEST_SECRET = 4
+MIN_SECRET = 4  # characters
 REDACTED = "[secret]"
 
 
 def secret_values(secrets: Iterable[str]) -> list[str]:
     """List the texts to replace: each secret and each of its lines, longer ones first."""
     values = {part for secret in secrets for part in (secret, *secret.splitlines())}
-    return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
+    return sorted((value for value in values if len(value) >= MIN_SECRET), key=len, reverse=True)
 
 
 def redact_values(text: str, values: Iterable[str]) -> str:

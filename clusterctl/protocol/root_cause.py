@@ -28,7 +28,7 @@ from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, OOM_KILLED, SymptomMatc
 from .ranks import Rank
 from .tracebacks import strip_rank
 
-SHORTEST_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
+MIN_GRACE = 0.5  # seconds; a KILL sooner after our stop is not ours
 LOG_LAG = 0.5  # seconds that a line may take from a rank to us
 ANSWERED_AFTER_STOP = 5.0  # seconds; a node that answers so long after our stop is not why the run ended
 TERMINATED = 128 + signal.SIGTERM  # the exit code by which a shell or a handler reports it
@@ -341,7 +341,7 @@ def _is_our_stop(failure: Failure, stopped_at: float | None) -> bool:
     if failure.rank is None and not failure.reason:
         return after >= 0
     by_term = failure.signal == signal.SIGTERM and _was_stopped(failure, stopped_at)
-    return by_term or (failure.signal == signal.SIGKILL and after >= SHORTEST_GRACE)
+    return by_term or (failure.signal == signal.SIGKILL and after >= MIN_GRACE)
 
 
 def _left_when_asked(failure: Failure) -> bool:

@@ -11,19 +11,19 @@ RunId = NewType("RunId", str)
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 # In the name of a directory, where a node's name is in others: what belongs to a Slurm job as a whole.
 ALLOCATION = ".slurm"
-LONGEST_JOB_NAME = 64  # characters
+MAX_JOB_NAME = 64  # characters
 _RUN_ID = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,16}}")
 
 
 def parse_run_id(text: object) -> RunId | None:
     """Read a whole run id; None for anything else, such as a path or the beginning of a name."""
     match = _RUN_ID.fullmatch(text) if isinstance(text, str) else None
-    return RunId(match[0]) if match and len(match[1]) <= LONGEST_JOB_NAME else None
+    return RunId(match[0]) if match and len(match[1]) <= MAX_JOB_NAME else None
 
 
 def parse_job_name(text: object) -> str:
     """Read the name of a job; empty for anything else."""
-    valid = isinstance(text, str) and len(text) <= LONGEST_JOB_NAME and re.fullmatch(NAME_PATTERN, text)
+    valid = isinstance(text, str) and len(text) <= MAX_JOB_NAME and re.fullmatch(NAME_PATTERN, text)
     return str(text) if valid else ""
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .ranks import Rank
 
 TAIL_LINES = 20
-LONGEST_LINE = 1000  # characters that are kept of a line
+MAX_LINE = 1000  # characters that are kept of a line
 MESSAGE_LINES = 3  # lines after an exception's first that may belong to its message
 LINES_BEFORE = 3  # lines before a traceback that may show what it belongs to
 SURVIVED_AFTER = 1.0  # seconds after an exception from which on further output means that it was survived
@@ -49,7 +49,7 @@ _RAY_WORKER = re.compile(
     r"(?:\x1b\[[\d;]{1,8}m)*\(([\w.:<>]{1,200}) pid=\d{1,10}(?:, ip=([\w.:]{1,64}))?\)(?:\x1b\[[\d;]{1,8}m)* ?"
 )
 _RAY_TRAIN_RANK = re.compile(r"\[Rank (\d{1,7})(,| Error Snippet\]:)")
-MOST_RAY_WORKERS = 64  # whose tracebacks are read
+MAX_RAY_WORKERS = 64  # whose tracebacks are read
 _LIBRARY = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|lib\d*[/\\]python[\d.]+)[/\\]")
 
 
@@ -96,7 +96,7 @@ class StderrParser:
 
     def feed(self, line: str, time: float) -> None:
         """Take one line of stderr that arrived at `time` (our clock)."""
-        line = clip(line, LONGEST_LINE)
+        line = clip(line, MAX_LINE)
         self.tail.append(line)
         self.on_output(time)
         worker = _RAY_WORKER.match(line)
@@ -118,10 +118,10 @@ class StderrParser:
     def _feed_ray_worker(self, worker: re.Match[str], text: str) -> None:
         """Take a line that Ray passes on; those of several workers come mixed."""
         if starts_traceback(text):
-            self._ray_inside.update([worker[0]] if len(self._ray_inside) < MOST_RAY_WORKERS else ())
+            self._ray_inside.update([worker[0]] if len(self._ray_inside) < MAX_RAY_WORKERS else ())
         elif worker[0] in self._ray_inside and is_exception_line(text, inside=True):
             self._ray_inside.discard(worker[0])
-            if len(self._ray_raised) < MOST_RAY_WORKERS:
+            if len(self._ray_raised) < MAX_RAY_WORKERS:
                 self._ray_raised.setdefault(text.strip(), (worker[1], worker[2] or ""))
 
     def _feed_frame(self, bare: str) -> None:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     Word = TypeVar("Word", bound=str)
 
-MOST_BYTES = 1 << 20
-MOST_VALUES = 200_000
-LONGEST_TEXT = 4096  # characters
-LARGEST = 1 << 64  # integers are below; inode numbers and byte counts of real systems come close
-LONGEST_NUMBER = 21  # characters of an integer: the digits of LARGEST and a sign
-LATEST = 1e11  # seconds since 1970: the year 5138
+MAX_BYTES = 1 << 20
+MAX_VALUES = 200_000
+MAX_TEXT = 4096  # characters
+MAX_INTEGER = 1 << 64  # integers are below; inode numbers and byte counts of real systems come close
+MAX_NUMBER = 21  # characters of an integer: the digits of MAX_INTEGER and a sign
+MAX_TIME = 1e11  # seconds since 1970: the year 5138
 DELIMITERS = (b"{", b"[", b",", b":")  # before each value and each key stands one of them
 _STRING = re.compile(rb'"[^"]*"')  # once its escaped quotes are gone
 
@@ -38,7 +38,7 @@ class MalformedError(ValueError):
     """What came is not JSON within the bounds; the message gives the reason, without what came."""
 
 
-def parse_json(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> Any:
+def parse_json(text: bytes, most_bytes: int = MAX_BYTES, most_values: int = MAX_VALUES) -> Any:
     """Parse JSON within bounds; MalformedError otherwise."""
     if len(text) > most_bytes:
         raise MalformedError(f"{len(text)} bytes of JSON, at most {most_bytes} are allowed")
@@ -54,7 +54,7 @@ def parse_json(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOS
         raise MalformedError(f"not JSON: {str(error)[:80]}") from None
 
 
-def parse_object(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> Untrusted:
+def parse_object(text: bytes, most_bytes: int = MAX_BYTES, most_values: int = MAX_VALUES) -> Untrusted:
     """Parse a JSON object within bounds; MalformedError for anything else."""
     value = parse_json(text, most_bytes, most_values)
     if not isinstance(value, dict):
@@ -62,7 +62,7 @@ def parse_object(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = M
     return Untrusted(value)
 
 
-def parse_rows(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> list[Row]:
+def parse_rows(text: bytes, most_bytes: int = MAX_BYTES, most_values: int = MAX_VALUES) -> list[Row]:
     """Parse a JSON list of lists within bounds; MalformedError for anything else."""
     value = parse_json(text, most_bytes, most_values)
     if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
@@ -80,7 +80,7 @@ def _values_in(text: bytes, limit: int) -> int:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER or abs(int(digits)) >= LARGEST:
+    if len(digits) > MAX_NUMBER or abs(int(digits)) >= MAX_INTEGER:
         raise MalformedError("a number that is too large")
     return int(digits)
 
@@ -125,7 +125,7 @@ class Untrusted:
         """Return whether the key is there with the value null."""
         return key in self._values and self._values[key] is None
 
-    def text(self, key: str, longest: int = LONGEST_TEXT) -> str:
+    def text(self, key: str, longest: int = MAX_TEXT) -> str:
         """Return a text, shortened, that can be encoded as UTF-8; empty if there is none."""
         return bounded_text(self._values.get(key), longest)
 
@@ -134,11 +134,11 @@ class Untrusted:
         value = self._values.get(key)
         return value if isinstance(value, str) and value in allowed else ""
 
-    def integer(self, key: str, least: int = -LARGEST, most: int = LARGEST) -> int | None:
+    def integer(self, key: str, least: int = -MAX_INTEGER, most: int = MAX_INTEGER) -> int | None:
         """Return a whole number between two bounds, both included; None if there is none."""
         return bounded_integer(self._values.get(key), least, most)
 
-    def count(self, key: str, most: int = LARGEST) -> int:
+    def count(self, key: str, most: int = MAX_INTEGER) -> int:
         """Return a whole number from 0 on; 0 if there is none."""
         return self.integer(key, 0, most) or 0
 
@@ -148,7 +148,7 @@ class Untrusted:
 
     def moment(self, key: str) -> float | None:
         """Return a time in seconds since 1970; None if there is none that a clock could show."""
-        return self.number(key, 0.0, LATEST)
+        return self.number(key, 0.0, MAX_TIME)
 
     def flag(self, key: str) -> bool:
         """Return whether the value is true, and nothing else that counts as true."""
@@ -171,13 +171,13 @@ class Untrusted:
         """Return the objects of a list, at most so many; what else it holds is left out."""
         return tuple(Untrusted(entry) for entry in self._list(key)[:most] if isinstance(entry, dict))
 
-    def texts(self, key: str, most: int, longest: int = LONGEST_TEXT) -> tuple[str, ...]:
+    def texts(self, key: str, most: int, longest: int = MAX_TEXT) -> tuple[str, ...]:
         """Return the texts of a list, at most so many; what else it holds is left out."""
         return tuple(
             bounded_text(entry, longest) for entry in self._list(key)[:most] if isinstance(entry, str)
         )
 
-    def integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> tuple[int, ...]:
+    def integers(self, key: str, most: int, least: int = 0, largest: int = MAX_INTEGER) -> tuple[int, ...]:
         """Return the whole numbers of a list, at most so many; empty if one of them is none."""
         numbers = [bounded_integer(entry, least, largest) for entry in self._list(key)[:most]]
         return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
@@ -189,7 +189,7 @@ class Untrusted:
     def named_records(self, key: str, most: int) -> dict[str, Untrusted]:
         """Return the objects of an object by their names, at most so many; other values are left out."""
         return {
-            bounded_text(name, LONGEST_TEXT): Untrusted(entry) for name, entry in self._pairs(key, most, dict)
+            bounded_text(name, MAX_TEXT): Untrusted(entry) for name, entry in self._pairs(key, most, dict)
         }
 
     def numbered_records(self, key: str, most: int) -> list[tuple[int, Untrusted]]:
@@ -202,18 +202,20 @@ class Untrusted:
         """Return the names of an object that are whole numbers below 10^9, at most so many, in order."""
         return tuple(sorted(int(name) for name in self.names(key, most) if _is_index(name)))
 
-    def named_integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> dict[str, int]:
+    def named_integers(
+        self, key: str, most: int, least: int = 0, largest: int = MAX_INTEGER
+    ) -> dict[str, int]:
         """Return the whole numbers of an object by their names, at most so many; other values are left out."""
         pairs = (
             (name, bounded_integer(number, least, largest)) for name, number in self._pairs(key, most, int)
         )
-        return {bounded_text(name, LONGEST_TEXT): number for name, number in pairs if number is not None}
+        return {bounded_text(name, MAX_TEXT): number for name, number in pairs if number is not None}
 
     def names(self, key: str, most: int) -> tuple[str, ...]:
         """Return the keys of an object, at most so many."""
         value = self._values.get(key)
         return (
-            tuple(bounded_text(name, LONGEST_TEXT) for name in list(value)[:most])
+            tuple(bounded_text(name, MAX_TEXT) for name in list(value)[:most])
             if isinstance(value, dict)
             else ()
         )
@@ -255,7 +257,7 @@ class Row:
     def __len__(self) -> int:
         return len(self._values)
 
-    def text(self, index: int, longest: int = LONGEST_TEXT) -> str:
+    def text(self, index: int, longest: int = MAX_TEXT) -> str:
         """Return a text, shortened; empty if there is none."""
         return bounded_text(self._at(index), longest)
 
@@ -264,7 +266,7 @@ class Row:
         value = self._at(index)
         return value if isinstance(value, str) and len(value) <= longest else None
 
-    def integer(self, index: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
+    def integer(self, index: int, least: int = -MAX_INTEGER, most: int = MAX_INTEGER) -> int | None:
         """Return a whole number between two bounds; None if there is none."""
         return bounded_integer(self._at(index), least, most)
 
@@ -276,7 +278,7 @@ class Row:
         """Return whether the value is true, and nothing else that counts as true."""
         return self._at(index) is True
 
-    def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
+    def integers(self, most: int, least: int = -MAX_INTEGER, largest: int = MAX_INTEGER) -> tuple[int, ...]:
         """Return whole numbers, at most so many; empty if one of them is none."""
         numbers = [bounded_integer(entry, least, largest) for entry in self._values[:most]]
         return () if None in numbers else tuple(entry for entry in numbers if entry is not None)

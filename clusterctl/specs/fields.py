@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from clusterctl.errors import InvalidValueError
 from clusterctl.protocol.run_id import NAME_PATTERN
 from clusterctl.specs.text import did_you_mean
-from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
+from clusterctl.specs.values import MAX_NAME, parse_name, parse_python, parse_text
 from clusterctl.specs.yaml.tree import YamlList, YamlScalar, YamlTree, quoted
 from clusterctl.translation import to_translate, tr
 
@@ -211,7 +211,7 @@ def _parse_flag(word: str) -> bool:
 
 
 FLAG = ScalarType(to_translate("true or false"), _parse_flag, {"type": "boolean"})
-NAME = ScalarType(to_translate("a name"), parse_name, text_schema(NAME_PATTERN, maxLength=LONGEST_NAME))
+NAME = ScalarType(to_translate("a name"), parse_name, text_schema(NAME_PATTERN, maxLength=MAX_NAME))
 PYTHON = ScalarType(to_translate("an interpreter"), parse_python, {"type": "string"})
 TEXT = ScalarType(to_translate("a text"), parse_text, {"type": "string", "minLength": 1})
 OPTIONAL_TEXT = optional(to_translate("a text"), parse_text, {"type": "string", "minLength": 1})

@@ -50,7 +50,7 @@ OWN_SBATCH_OPTIONS = (
 )
 
 CODE = r"CC-[A-Z]+-[0-9]{3}"
-LONGEST_REASON = 300
+MAX_REASON = 300  # characters
 
 
 def _parse_code(word: str) -> str:
@@ -68,9 +68,9 @@ def _parse_waived_nodes(word: str) -> str:
 
 
 def _parse_reason(word: str) -> str:
-    if word.strip() and len(word) <= LONGEST_REASON and word.isprintable():
+    if word.strip() and len(word) <= MAX_REASON and word.isprintable():
         return word.strip()
-    raise InvalidValueError("CC-SPEC-013", "reason", longest_reason=LONGEST_REASON)
+    raise InvalidValueError("CC-SPEC-013", "reason", longest_reason=MAX_REASON)
 
 
 def parse_slurm_name(word: str) -> str:
@@ -105,7 +105,7 @@ WaiverReason = Annotated[
     ScalarType(
         to_translate("a reason"),
         _parse_reason,
-        {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON},
+        {"type": "string", "minLength": 1, "maxLength": MAX_REASON},
     ),
 ]
 
@@ -261,8 +261,8 @@ def _parse_nodes(pattern: str) -> int | str:
 # `metrics`: a pattern runs on the nodes, on lines that any program may print. So what is known to take exponential
 # time is refused here: a repetition within a repetition. What remains is bounded there (node/history/scalars.py): short
 # lines, and a timer.
-LONGEST_PATTERN = 300
-LARGEST_REPEAT = 20  # of a repetition that may stand within another one
+MAX_PATTERN = 300  # characters
+MAX_INNER_REPEAT = 20  # of a repetition that may stand within another one
 METRIC_NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9_./-]{0,47}"
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
@@ -278,7 +278,7 @@ def _repeats_a_repetition(part: Any, *, inside: bool) -> bool:
     if not isinstance(part, (tuple, list)) or not part:
         return False
     is_repetition = part[0] is _parser.MAX_REPEAT or part[0] is _parser.MIN_REPEAT
-    repeats = is_repetition and part[1][1] > LARGEST_REPEAT
+    repeats = is_repetition and part[1][1] > MAX_INNER_REPEAT
     return (repeats and inside) or any(_repeats_a_repetition(one, inside=inside or repeats) for one in part)
 
 
@@ -291,8 +291,8 @@ def parse_metric_name(text: str) -> str:
 
 def parse_metric_pattern(text: str) -> str:
     """Check a pattern: one group, and no repetition of a repetition."""
-    if len(text) > LONGEST_PATTERN:
-        raise InvalidValueError("CC-SPEC-013", "too-long", text=quoted(text), max_length=LONGEST_PATTERN)
+    if len(text) > MAX_PATTERN:
+        raise InvalidValueError("CC-SPEC-013", "too-long", text=quoted(text), max_length=MAX_PATTERN)
     try:
         count = re.compile(text).groups
         slow = is_slow(text)

@@ -13,7 +13,7 @@ from clusterctl.errors import UsageError
 from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 
 ALL = "all"
-MOST_NAMES = 100_000
+MAX_NAMES = 100_000
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -107,8 +107,8 @@ def _parse_numbers(item: str, term: str) -> NumberRange:
 
 def _find_ranks(term: Term, ranks: dict[str, int]) -> Iterator[int]:
     for count, name in enumerate(term.expand()):
-        if count >= MOST_NAMES:
-            raise _pattern_error(term.text, "many", most=MOST_NAMES)
+        if count >= MAX_NAMES:
+            raise _pattern_error(term.text, "many", most=MAX_NAMES)
         if name in ranks:
             yield ranks[name]
         elif match := _RANGE.fullmatch(name):

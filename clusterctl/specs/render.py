@@ -13,12 +13,12 @@ from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
 from clusterctl.specs.kinds import Launcher
 from clusterctl.specs.nodeset import group_values
 from clusterctl.specs.values import accepts, parse_name, parse_node_name
-from clusterctl.specs.yaml.reader import MOST_BYTES
+from clusterctl.specs.yaml.reader import MAX_BYTES
 from clusterctl.specs.yaml.tree import quoted, render_args, render_list, render_scalar
 from clusterctl.translation import to_translate, tr, trn
 
-MOST_REMARKS = 40
-MOST_GROUPS = 12
+MAX_REMARKS = 40
+MAX_GROUPS = 12
 COMMENT_COLUMN = 32  # of job.yaml
 
 _NODE_KEYS = ("gpus", "python")
@@ -58,9 +58,9 @@ def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "i
     )
     top = _render_top_level(choose_cluster_name(imported.file, cluster), shared)
     text = "\n".join([*header, *top, *nodes]) + "\n"
-    if len(text.encode()) > MOST_BYTES:
+    if len(text.encode()) > MAX_BYTES:
         location = Location(imported.file, 1, 1)
-        raise SpecError([Issue.of("CC-SPEC-003", "rendered", location, kib=MOST_BYTES >> 10)])
+        raise SpecError([Issue.of("CC-SPEC-003", "rendered", location, kib=MAX_BYTES >> 10)])
     return text
 
 
@@ -98,8 +98,8 @@ def split_hosts(hosts: str) -> list[str]:
 
 def describe_groups(imported: Imported) -> str:
     """Name the groups of which one may hold the machines that train, where all hosts were imported."""
-    groups = [f"{name} ({count})" for name, count in imported.groups[:MOST_GROUPS] if name.isprintable()]
-    hidden = len(imported.groups) - MOST_GROUPS
+    groups = [f"{name} ({count})" for name, count in imported.groups[:MAX_GROUPS] if name.isprintable()]
+    hidden = len(imported.groups) - MAX_GROUPS
     groups += [tr("{count} more", count=hidden)] if hidden > 0 else []
     return trn(
         "{n} host was imported. To leave login and storage nodes out, choose one group with --group: {groups}.",
@@ -171,15 +171,15 @@ def _candidate_names(host: ImportedHost, rank: int) -> Iterator[str]:
 def _render_remarks(remarks: Sequence[Remark]) -> Iterator[str]:
     """Write each remark once, with the place of the first and the number of the others."""
     locations = group_values((remark.message, remark.location) for remark in dict.fromkeys(remarks))
-    for message, remark_locations in list(locations.items())[:MOST_REMARKS]:
+    for message, remark_locations in list(locations.items())[:MAX_REMARKS]:
         first = remark_locations[0]
         text = tr("- line {line}: {remark}", line=first.line, remark=message) if first else f"- {message}"
         others = len(remark_locations) - 1
         if others:
             text = trn("{text} (and {n} more time)", "{text} (and {n} more times)", others, text=text)
         yield render_comment(text)
-    if len(locations) > MOST_REMARKS:
-        yield render_comment(tr("- and {count} more remarks", count=len(locations) - MOST_REMARKS))
+    if len(locations) > MAX_REMARKS:
+        yield render_comment(tr("- and {count} more remarks", count=len(locations) - MAX_REMARKS))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from functools import lru_cache
 from clusterctl.protocol.exit_status import largest_units
 from clusterctl.translation import to_translate, tr
 
-LONGEST_GUESS = 64
-SHORTEST_BEGINNING = 3  # of a name of several words
+MAX_GUESS = 64  # characters
+MIN_BEGINNING = 3  # of a name of several words
 _DURATIONS = {
     "dh": to_translate("{n}d{rest:02}h"),
     "hm": to_translate("{n}h{rest:02}m"),
@@ -29,7 +29,7 @@ def plural(number: int, noun: str) -> str:
 
 def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, or None."""
-    return _find_nearest_cached(word, tuple(candidates)) if len(word) <= LONGEST_GUESS else None
+    return _find_nearest_cached(word, tuple(candidates)) if len(word) <= MAX_GUESS else None
 
 
 @lru_cache(maxsize=1024)
@@ -39,7 +39,7 @@ def _find_nearest_cached(word: str, candidates: tuple[str, ...]) -> str | None:
     by_normalized = {name.casefold().replace("-", "_"): name for name in candidates}
     meant = word.casefold().replace("-", "_")
     matches = get_close_matches(meant, by_normalized, n=1)
-    if not matches and len(meant) >= SHORTEST_BEGINNING:
+    if not matches and len(meant) >= MIN_BEGINNING:
         matches = [name for name in by_normalized if name.startswith(f"{meant}_")]
     return by_normalized[matches[0]] if len(matches) == 1 else None
 

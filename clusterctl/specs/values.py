@@ -10,11 +10,11 @@ from pathlib import PurePosixPath
 
 from clusterctl.errors import InvalidValueError
 from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
-from clusterctl.protocol.run_id import LONGEST_JOB_NAME, NAME_PATTERN
+from clusterctl.protocol.run_id import MAX_JOB_NAME, NAME_PATTERN
 from clusterctl.specs.yaml.tree import quoted
 
-LONGEST_NODE_NAME = 128
-LONGEST_NAME = LONGEST_JOB_NAME
+MAX_NODE_NAME = 128  # characters
+MAX_NAME = MAX_JOB_NAME
 
 ENV_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 DURATION_PATTERN = r"(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s?)?"
@@ -28,14 +28,14 @@ _RESERVED_NAMES = tuple(name for name in CLEARED_NAMES if not name.startswith(_R
 
 FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFIXES)}){ENV_PATTERN}"
 SIZE_PATTERN = r"0|\d+(\.\d+)? ?([kKMGT]i?)?B"
-SMALLEST_SIZE = 1000**2
+MIN_SIZE = 1000**2  # bytes
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kKMGT]?)(i?)B", re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-LONGEST_HOST = 253
-LONGEST_CHAIN = 8  # bastions
-LONGEST_NIC = 15  # IFNAMSIZ of Linux, less the final NUL
-LOWEST_PORT = 1024
-HIGHEST_PORT = 65535
+MAX_HOST = 253  # characters
+MAX_CHAIN = 8  # bastions
+MAX_NIC = 15  # IFNAMSIZ of Linux, less the final NUL
+MIN_PORT = 1024
+MAX_PORT = 65535
 HOST_PATTERN = r"[A-Za-z0-9._][A-Za-z0-9._-]*"
 USER_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9._@+-]*"
 NIC_PATTERN = r"[^\s/:,@=^-][^\s/:,@]{0,14}"
@@ -62,7 +62,7 @@ def parse_text(text: str) -> str:
     return text
 
 
-def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
+def parse_name(text: str, max_length: int = MAX_NAME) -> str:
     """Read a name that is safe as a part of paths, commands and patterns."""
     if not re.fullmatch(NAME_PATTERN, text):
         raise InvalidValueError("CC-SPEC-013", "not-name", text=quoted(text))
@@ -73,7 +73,7 @@ def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
 
 def is_node_name(text: str) -> bool:
     """Return whether a text that a machine sent can be the name of a node, so that commands can hold it unquoted."""
-    return len(text) <= LONGEST_NODE_NAME and re.fullmatch(NAME_PATTERN, text) is not None
+    return len(text) <= MAX_NODE_NAME and re.fullmatch(NAME_PATTERN, text) is not None
 
 
 def parse_node_name(text: str) -> str:
@@ -82,7 +82,7 @@ def parse_node_name(text: str) -> str:
         raise InvalidValueError("CC-SPEC-020", "reads-as-ranks", text=quoted(text), plain=text)
     if text == "all":
         raise InvalidValueError("CC-SPEC-020", "all")
-    return parse_name(text, LONGEST_NODE_NAME)
+    return parse_name(text, MAX_NODE_NAME)
 
 
 def parse_whole_number(text: str) -> int:
@@ -200,7 +200,7 @@ def parse_size(text: str) -> Size:
         raise InvalidValueError("CC-SPEC-012", "size", text=quoted(text))
     number, unit, binary = match.groups()
     size = Size(float(number) * (1024 if binary else 1000) ** _POWERS[unit.upper()])
-    if size < SMALLEST_SIZE:
+    if size < MIN_SIZE:
         raise InvalidValueError("CC-SPEC-015", "small-size", text=quoted(text))
     return size
 
@@ -216,7 +216,7 @@ def parse_host(text: str) -> str:
         return text
     if re.fullmatch(r"[0-9.]+", text) and not _is_ip_address(text):
         raise InvalidValueError("CC-SPEC-013", "not-ipv4-address", text=quoted(text))
-    if not re.fullmatch(HOST_PATTERN, text) or len(text) > LONGEST_HOST:
+    if not re.fullmatch(HOST_PATTERN, text) or len(text) > MAX_HOST:
         raise InvalidValueError("CC-SPEC-024", _host_case(text), text=quoted(text))
     return text
 
@@ -259,8 +259,8 @@ def split_jump(text: str) -> tuple[Bastion, ...]:
     if text == DIRECT:
         return ()
     hops = [hop.strip() for hop in text.split(",")]
-    if len(hops) > LONGEST_CHAIN:
-        raise InvalidValueError("CC-SPEC-013", "long-chain", count=len(hops), longest_chain=LONGEST_CHAIN)
+    if len(hops) > MAX_CHAIN:
+        raise InvalidValueError("CC-SPEC-013", "long-chain", count=len(hops), longest_chain=MAX_CHAIN)
     return tuple(_parse_bastion(hop) for hop in hops)
 
 
@@ -313,8 +313,8 @@ def parse_nic(text: str) -> str:
     for character, case in ((":", "alias"), ("@", "at-sign"), (",", "comma")):
         if character in text:
             raise InvalidValueError("CC-SPEC-025", case, text=quoted(text))
-    if len(text.encode()) > LONGEST_NIC:
-        raise InvalidValueError("CC-SPEC-025", "too-long", text=quoted(text), longest_nic=LONGEST_NIC)
+    if len(text.encode()) > MAX_NIC:
+        raise InvalidValueError("CC-SPEC-025", "too-long", text=quoted(text), longest_nic=MAX_NIC)
     if not re.fullmatch(NIC_PATTERN, text) or not text.isprintable() or text in (".", ".."):
         raise InvalidValueError("CC-SPEC-025", "not-nic", text=quoted(text))
     return text
@@ -325,13 +325,13 @@ def parse_ports(text: str) -> tuple[int, int]:
     if not re.fullmatch(PORTS_PATTERN, text):
         raise InvalidValueError("CC-SPEC-013", "port-range", text=quoted(text))
     low, high = (int(port) for port in text.split("-"))
-    if not LOWEST_PORT <= low <= HIGHEST_PORT or not high <= HIGHEST_PORT:
+    if not MIN_PORT <= low <= MAX_PORT or not high <= MAX_PORT:
         raise InvalidValueError(
             "CC-SPEC-015",
             "port-limits",
             text=quoted(text),
-            lowest_port=LOWEST_PORT,
-            highest_port=HIGHEST_PORT,
+            lowest_port=MIN_PORT,
+            highest_port=MAX_PORT,
         )
     if low > high:
         raise InvalidValueError("CC-SPEC-015", "backwards", text=quoted(text), high=high, low=low)

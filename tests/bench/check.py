@@ -37,7 +37,7 @@ from measuring import (
 )
 from servers import ME, Server, start_server
 
-MOST_CPU = 15.0  # ms of the client per node
+MAX_CPU = 15.0  # ms of the client per node
 PSSH = (
     "import sys; from pssh.clients import ParallelSSHClient as C; "
     "c = C(sys.argv[4].split(','), user=sys.argv[1], port=int(sys.argv[2]), pkey=sys.argv[3], "
@@ -147,7 +147,7 @@ def measure(field: Field, peers: Mapping[str, str], rounds: int) -> tuple[Table,
     count = len(field.hosts)
     seen = alternate(ways_of(field, peers), rounds)
     per_node = cpu_of(seen["check"]) * 1000 / count
-    bars = [Bar(f"{count} nodes: client CPU", per_node, MOST_CPU, "ms per node")]
+    bars = [Bar(f"{count} nodes: client CPU", per_node, MAX_CPU, "ms per node")]
     if "pdsh" in seen:
         bars.append(
             Bar(f"{count} nodes: wall", wall_of(seen["check"]) / wall_of(seen["pdsh"]), 1.0, "x pdsh")

@@ -34,8 +34,8 @@ from servers import ME, start_server
 POOL = Path(__file__).parent / "bare_pool.py"
 RAW = Path(__file__).parent / "raw_fanout.py"
 OURS, FANS, BARE, ALONE = "clusterctl exec", "its fan-out alone", "paramiko pool", ", 1 node"
-MOST_CPU = 8.0  # ms of the client per node
-MOST_WALL = 1.15  # times the bare pool's
+MAX_CPU = 8.0  # ms of the client per node
+MAX_WALL = 1.15  # times the bare pool's
 
 
 def main() -> None:
@@ -61,9 +61,9 @@ def main() -> None:
     note = f"client CPU of a node after start-up: clusterctl {cpu:.1f} ms, bare pool {bare:.1f} ms"
     wall, fans = (wall_of(seen[way]) / wall_of(seen[BARE]) for way in (OURS, FANS))
     bars = [
-        Bar("exec: client CPU after start-up", cpu, MOST_CPU, "ms per node"),
-        Bar("fan-out alone: wall", fans, MOST_WALL, "x the bare pool"),
-        Bar("exec: wall, interpreters on the nodes included", wall, MOST_WALL, "x the bare pool"),
+        Bar("exec: client CPU after start-up", cpu, MAX_CPU, "ms per node"),
+        Bar("fan-out alone: wall", fans, MAX_WALL, "x the bare pool"),
+        Bar("exec: wall, interpreters on the nodes included", wall, MAX_WALL, "x the bare pool"),
     ]
     raise SystemExit(report("fanout", [replace(table, note=note)], bars, asked))
 

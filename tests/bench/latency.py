@@ -29,7 +29,7 @@ JOB = "{name: job, script: job.py, launcher: python, backend: gloo, nproc_per_no
 SCRIPT = "print('done')\n"
 DELAYS = (0.05, 0.15)  # seconds each way
 CHUNK = 1 << 16
-MOST = {"exec": 7, "check": 6, "ps": 6, "launch": 11, "logs": 8}  # turns
+MAX_TURNS = {"exec": 7, "check": 6, "ps": 6, "launch": 11, "logs": 8}  # turns
 
 
 class DelayingProxy:
@@ -122,7 +122,9 @@ def main() -> int:
     first, second = (f"{delay * 1000:g} ms" for delay in asked.delays)
     table = Table("Round trips", ("verb", first, second, "round trips", "connections", "turns"), rows, note)
     bars = [
-        Bar(f"{row[0]}: turns", float(row[5] or 0), MOST[str(row[0])]) for row in rows if str(row[0]) in MOST
+        Bar(f"{row[0]}: turns", float(row[5] or 0), MAX_TURNS[str(row[0])])
+        for row in rows
+        if str(row[0]) in MAX_TURNS
     ]
     return report("latency", [table], bars, asked)
 

@@ -34,7 +34,7 @@ from clusterctl.specs.job.parse import parse_job
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks" / "stacks"
 COMMAND = (sys.executable, "-m", "clusterctl")
 TORCH_RANK = 'int(__import__("os").environ["RANK"])'
-MOST_WAIT = 10.0  # seconds that processes have to exit after the run has ended
+MAX_WAIT = 10.0  # seconds that processes have to exit after the run has ended
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def launch(lab: Lab, project: Path, wheels: Path) -> Launch:
 
 def left_over(lab: Lab, known: Mapping[str, set[int]]) -> tuple[str, ...]:
     """Name the processes that a run has left on the nodes, after a moment to exit."""
-    deadline = time.monotonic() + MOST_WAIT
+    deadline = time.monotonic() + MAX_WAIT
     while True:
         found = tuple(
             f"{node.name}: {process.command}"

@@ -11,7 +11,7 @@ import simulated
 from simulated import SimulatedCluster, Ways, facts_of, simulated_nodes
 
 from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
-from clusterctl.client.preflight import MAX_AGE, MOST_KEPT, RecentCheck, load_check, save_check
+from clusterctl.client.preflight import MAX_AGE, MAX_KEPT, RecentCheck, load_check, save_check
 from clusterctl.console.progress import Phases
 from clusterctl.protocol.messages.checks import MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Facts, GpuHealth, GpuState, Machine, Nccl, Torch
@@ -65,9 +65,9 @@ def test_a_damaged_file_is_no_check(tmp_path: Path, content: str) -> None:
 
 def test_few_are_kept(tmp_path: Path) -> None:
     """The oldest go."""
-    for number in range(MOST_KEPT + 5):
+    for number in range(MAX_KEPT + 5):
         save_check(tmp_path, str(number), CHECK)
-    assert len(list(tmp_path.iterdir())) == MOST_KEPT
+    assert len(list(tmp_path.iterdir())) == MAX_KEPT
 
 
 class Nodes:

@@ -15,7 +15,7 @@ from clusterctl.client.watch.follower import LogLines
 from clusterctl.console import terminal
 from clusterctl.console.lines import (
     HOLD_LIMIT,
-    MOST_HELD,
+    MAX_HELD,
     HeldTracebacks,
     JsonLogPrinter,
     LinePrinter,
@@ -297,10 +297,10 @@ def test_not_more_than_a_bound_is_held() -> None:
     """A rank that writes without end after its exception is shown."""
     logs, screen, _ = held()
     logs.show(written(0, *TRACEBACK))
-    for _ in range(MOST_HELD):
+    for _ in range(MAX_HELD):
         logs.show(written(0, "x"))
 
-    assert len(screen.lines) >= MOST_HELD
+    assert len(screen.lines) >= MAX_HELD
 
 
 OK = CommandEnd(0, None)

@@ -16,7 +16,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
-LEAST_INVENTORY = "cluster: least\nnodes: [{host: gpu01}]\n"
+MIN_INVENTORY = "cluster: least\nnodes: [{host: gpu01}]\n"
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
@@ -27,7 +27,7 @@ def test_yaml_is_a_file_of_ours(block: Block) -> None:
     elif "\nname:" in f"\n{block.text}":
         assert parse_job(block.text, str(block)).name
     else:
-        assert parse_inventory(LEAST_INVENTORY + block.text, str(block)).nodes
+        assert parse_inventory(MIN_INVENTORY + block.text, str(block)).nodes
 
 
 def test_commands_exist() -> None:
@@ -106,7 +106,7 @@ def test_inventory_show_writes_these_keys() -> None:
     """The same for `inventory show`."""
     from clusterctl.console.inventory import inventory_to_json
 
-    assert keys_of(example("activate")) == keys_of(inventory_to_json(parse_inventory(LEAST_INVENTORY, "-")))
+    assert keys_of(example("activate")) == keys_of(inventory_to_json(parse_inventory(MIN_INVENTORY, "-")))
 
 
 def test_the_verdict_has_these_keys() -> None:
@@ -133,7 +133,7 @@ def test_findings_and_nodes_of_check_have_these_keys() -> None:
     from clusterctl.plans.checks.framework import Finding
 
     shown = example("findings")
-    nodes = parse_inventory(LEAST_INVENTORY, "-").nodes
+    nodes = parse_inventory(MIN_INVENTORY, "-").nodes
     written = check_to_json(nodes, {}, [])
 
     assert set(shown) == set(written)

@@ -19,8 +19,8 @@ PAGES = (
     "command-line",
 )
 REFERENCE = ("inventory", "job", "verbs", "codes")
-MOST_WORDS = 20_000  # of the ten pages together
-MOST_WORDS_OF_INDEX = 600
+MAX_WORDS = 20_000  # of the ten pages together
+MAX_WORDS_OF_INDEX = 600
 QUESTIONS = {  # what people ask most often: the section that answers
     "how do I train on my machines": "start.md#from-machines-to-the-first-training",
     "I have no machines yet": "start.md#no-machines-yet-a-practice-cluster",
@@ -52,8 +52,8 @@ def words(page: str) -> int:
 
 def test_the_ten_pages_keep_their_budget() -> None:
     """The ten pages have at most 20 000 words together, and the index at most 600."""
-    assert sum(words(f"{page}.md") for page in PAGES) <= MOST_WORDS
-    assert words("README.md") <= MOST_WORDS_OF_INDEX
+    assert sum(words(f"{page}.md") for page in PAGES) <= MAX_WORDS
+    assert words("README.md") <= MAX_WORDS_OF_INDEX
 
 
 def test_no_other_page_is_beside_them() -> None:

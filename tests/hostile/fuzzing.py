@@ -74,11 +74,11 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
 FRAMES = Path(__file__).parent / "frames"
-LARGEST = 1 << 65
-LONGEST_TEXT = 70_000  # characters of one text; a line of a log may be long
-MOST_ITEMS = 250_000
-LARGEST_REPEATED = 10_000  # bytes of JSON of a list that is repeated up to 3000 times
-LONGEST_CASE = 2.0  # seconds of the processor; a case takes some milliseconds
+MAX_INTEGER = 1 << 65
+MAX_TEXT = 70_000  # characters of one text; a line of a log may be long
+MAX_ITEMS = 250_000
+MAX_REPEATED = 10_000  # bytes of JSON of a list that is repeated up to 3000 times
+MAX_CASE = 2.0  # seconds of the processor; a case takes some milliseconds
 ME = Owner("ada@laptop", "0123456789abcdef")
 NUMBERS: tuple[Any, ...] = (
     10**400,
@@ -154,7 +154,7 @@ def _rearranged(chance: Random, value: Any) -> Any:
     """Drop, double and reorder what a list or an object holds."""
     if isinstance(value, list):
         once = value[1:], value[::-1]
-        if len(_dump(value)) > LARGEST_REPEATED:  # several changes in one another would make gigabytes
+        if len(_dump(value)) > MAX_REPEATED:  # several changes in one another would make gigabytes
             return chance.choice(once)
         return chance.choice((*once, value * 2, value * (3000 // len(value)), value[:1] * 3000))
     gone = chance.choice(list(value))
@@ -636,11 +636,11 @@ def one_case(
     """Run one case; says what is wrong."""
     answer = conversation(Random(seed), talks)
     signal.signal(signal.SIGVTALRM, _ring)
-    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_CASE)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CASE)
     try:
         value = driver(Line(answer), place)
     except EndlessError:
-        return f"not over after {LONGEST_CASE:g} s of the processor"
+        return f"not over after {MAX_CASE:g} s of the processor"
     except ClusterctlError as error:
         tally.refused += 1
         return "" if error.code else f"an error without a code: {error.message[:200]}"
@@ -674,12 +674,12 @@ def unbounded(value: object) -> str:
         count += 1
         if isinstance(one, float) and not math.isfinite(one):
             return f"a number that is {one}"
-        if isinstance(one, int) and abs(one) > LARGEST:
+        if isinstance(one, int) and abs(one) > MAX_INTEGER:
             return f"a number of {len(f'{abs(one):x}')} hexadecimal digits"
-        if isinstance(one, str) and len(one) > LONGEST_TEXT:
+        if isinstance(one, str) and len(one) > MAX_TEXT:
             return f"a text of {len(one)} characters"
-        if count > MOST_ITEMS:
-            return f"more than {MOST_ITEMS} values"
+        if count > MAX_ITEMS:
+            return f"more than {MAX_ITEMS} values"
         waiting += _inside(one)
     return ""
 

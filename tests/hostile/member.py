@@ -16,7 +16,7 @@ from typing import Any
 
 from loopback import LoopbackServer
 
-from clusterctl.node.gang.channel import LONGEST_LINE, Handshake, SignedLines
+from clusterctl.node.gang.channel import MAX_LINE, Handshake, SignedLines
 
 What = dict[str, Any] | str
 
@@ -42,7 +42,7 @@ class Line:
         """Give what the other side reports, until it hangs up."""
         rest = b""
         with contextlib.suppress(OSError):
-            while piece := self._conn.recv(LONGEST_LINE):
+            while piece := self._conn.recv(MAX_LINE):
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
                     told = self._in.verify(line)

@@ -27,7 +27,7 @@ from typing import Any
 
 Header = dict[str, Any]
 MIB = 1 << 20
-MOST = 64 * MIB  # bytes of a header, and of a body, that the protocol has room for
+MAX_PART = 64 * MIB  # bytes of a header, and of a body, that the protocol has room for
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b]0;evil\x07\x1b[2J\x9b31m\x9d0;evil\x9c\u202eevil\u2066\u200f\x00\x7f\r"
 DEEP = 100_000  # brackets
 KEPT = (
@@ -170,12 +170,14 @@ def crowded(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     """Fill the header with as many empty objects as it has room for."""
     key = json.dumps(next((key for key, value in header.items() if isinstance(value, list)), "runs")).encode()
     rest = json.dumps({one: value for one, value in header.items() if not isinstance(value, list)}).encode()
-    yield raw(rest[:-1] + b"," * (len(rest) > 2) + key + b":[" + b"{}," * (MOST // 3 - 4096) + b"{}]}", body)
+    yield raw(
+        rest[:-1] + b"," * (len(rest) > 2) + key + b":[" + b"{}," * (MAX_PART // 3 - 4096) + b"{}]}", body
+    )
 
 
 def giant(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     """Send the largest body for each frame, whatever it is."""
-    yield frame(header, body + bytes(MOST - len(body)))
+    yield frame(header, body + bytes(MAX_PART - len(body)))
 
 
 def endless(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
@@ -397,8 +399,8 @@ CASES: dict[str, Case] = {
     "oversize": oversize,
     "no-object": no_object,
     "beats": beats,
-    "error-flood": error(message=EVIL + "x" * (MOST - MIB)),
-    "error-trace": error(traceback="Traceback" + "x" * (MOST - MIB)),
+    "error-flood": error(message=EVIL + "x" * (MAX_PART - MIB)),
+    "error-trace": error(traceback="Traceback" + "x" * (MAX_PART - MIB)),
     "error-escapes": error(message=EVIL + "one\ntwo", code=EVIL),
     "error-types": error(code=[], message={}, traceback=7),
     # states of runs

@@ -31,8 +31,8 @@ from paramiko.common import (
 PASSWORD = "right horse"
 MARK = "clusterctl-key:"
 LONG = 200_000  # characters
-MOST_SHOWN = 16_000  # characters that a command about three nodes needs
-MOST_SENT = 20  # times that one login sends the password
+MAX_SHOWN = 16_000  # characters that a command about three nodes needs
+MAX_SENT = 20  # times that one login sends the password
 PIECE = bytes(range(256)) * 128
 GONE = (OSError, EOFError, paramiko.SSHException)  # how paramiko reports that the client is gone
 
@@ -389,7 +389,7 @@ def misplaced_passwords(server: NodeServer) -> Iterator[str]:
     """Say whether a node got a password that it must not get, or too often."""
     if server.passwords and server.case in UNASKED:
         yield "the password was sent to a node that needs none"
-    if len(server.passwords) > MOST_SENT:
+    if len(server.passwords) > MAX_SENT:
         yield f"the password was sent {len(server.passwords)} times"
 
 
@@ -397,7 +397,7 @@ def find_leaks(world: World, seen: Seen) -> Iterator[str]:
     """Say where the password stands that must not stand anywhere."""
     if PASSWORD in seen.both:
         yield "the password on the screen"
-    if len(seen.both) > MOST_SHOWN:
+    if len(seen.both) > MAX_SHOWN:
         yield f"{len(seen.both)} characters on the screen"
     for file in world.folder.rglob("*"):
         if file.is_file() and PASSWORD.encode() in file.read_bytes():

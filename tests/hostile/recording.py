@@ -25,10 +25,10 @@ from clusterctl.lab.build import LabOptions, up
 
 FRAMES = HERE / "frames"
 ROOT = HERE.parents[1]
-MOST_TALKS = 8  # of a verb that are kept, each of another kind
-MOST_FRAMES = 40
-LONGEST_BODY = 20_000
-LONGEST = 40  # items of a list that are kept
+MAX_TALKS = 8  # of a verb that are kept, each of another kind
+MAX_FRAMES = 40
+MAX_BODY = 20_000
+MAX_ITEMS = 40  # items of a list that are kept
 PRIVATE = ("environment", "packages", "installed", "routing", "nics", "ports", "locks")
 FAILS = """
 import os, time
@@ -126,15 +126,15 @@ def write(lines: list[str], folder: str) -> None:
     talks: dict[tuple[str, int], list[list[object]]] = {}
     for line in lines:
         verb, pid, header, body = json.loads(clean(line, folder))
-        talks.setdefault((verb, pid), []).append([shorten(header), body[:LONGEST_BODY]])
+        talks.setdefault((verb, pid), []).append([shorten(header), body[:MAX_BODY]])
     kept: dict[str, dict[str, list[list[object]]]] = {}
     for (verb, _), frames in talks.items():
         kinds = sorted({str(shape(header)) for header, _ in frames})
-        kept.setdefault(verb, {}).setdefault(str(kinds), frames[:MOST_FRAMES])
+        kept.setdefault(verb, {}).setdefault(str(kinds), frames[:MAX_FRAMES])
     FRAMES.mkdir(exist_ok=True)
     kept.pop("orphans", None)
     for verb, kinds_of in kept.items():
-        conversations = list(kinds_of.values())[:MOST_TALKS]
+        conversations = list(kinds_of.values())[:MAX_TALKS]
         text = ",\n".join(json.dumps(talk, separators=(",", ":")) for talk in conversations)
         (FRAMES / f"{verb}.json").write_text(f"[\n{text}\n]\n", encoding="ascii")
 
@@ -153,7 +153,7 @@ def shorten(value: object) -> object:
     """Cut long lists, and leave out what a probe tells of this machine's surroundings."""
     if isinstance(value, dict):
         return {key: shorten(one) if key not in PRIVATE else type(one)() for key, one in value.items()}
-    return [shorten(one) for one in value[:LONGEST]] if isinstance(value, list) else value
+    return [shorten(one) for one in value[:MAX_ITEMS]] if isinstance(value, list) else value
 
 
 def clean(line: str, folder: str) -> str:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import password_servers
 import pytest
-from ground import CONTROLS, LIAR, MOST_MEMORY, NODES, Ground, Seen, World
+from ground import CONTROLS, LIAR, MAX_MEMORY, NODES, Ground, Seen, World
 from variants import VARIANT
 
 OK, PARTLY, FAILED, CHECKS, UNREACHABLE, USAGE, INTERRUPTED = 0, 5, 1, 3, 4, 2, 130
-LARGEST_CRASH = 64 << 10
+MAX_CRASH = 64 << 10
 OURS = re.compile(
     r"state/clusterctl/(checks|packed|specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes|known_runs)"
 )
@@ -533,11 +533,11 @@ def judge_harm(row: Row, world: World, seen: Seen) -> Iterator[str]:
     )
     yield from seen.leaked
     yield from (f"ran: {path.name}" for path in (world.folder / "canary").iterdir())
-    if any((world.folder / path).stat().st_size > LARGEST_CRASH for path in crashes):
+    if any((world.folder / path).stat().st_size > MAX_CRASH for path in crashes):
         yield "a large file of a crash"
     if "Traceback" in seen.both or (not reported and (crashes or "CC-BUG" in seen.both)):
         yield f"a bug: {seen.both[-600:]}"
-    if seen.memory > MOST_MEMORY:
+    if seen.memory > MAX_MEMORY:
         yield f"memory: {seen.memory >> 20} MiB"
     if CONTROLS.search(seen.both):
         yield f"control characters: {CONTROLS.findall(seen.both)[:5]}"

@@ -32,7 +32,7 @@ from clusterctl.client.rpc import tasks
 COUNT = dict.fromkeys(("check", "submit", "cancel", "warm"), 20)
 COUNT |= {"ps": 150, "files": 65, "clean": 100, "queue": 30}
 USUAL = 60
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 ABROAD = ("/srv", "/root", "/tmp/", "http://", "https://", "proxy")
 
 
@@ -41,7 +41,7 @@ def test_changed_frames(verb: str) -> None:
     """No frame ends a command by an exception of Python's; the same seed gives the same cases."""
     tally = Tally()
 
-    faults = [str(fault) for fault in islice(fuzz(verb, COUNT.get(verb, USUAL), "1", tally), MOST_FAULTS)]
+    faults = [str(fault) for fault in islice(fuzz(verb, COUNT.get(verb, USUAL), "1", tally), MAX_FAULTS)]
 
     assert not faults, f"{len(faults)} of {tally.cases} cases\n" + "\n".join(faults)
     assert tally.refused, "no case was refused: the frames were not changed"

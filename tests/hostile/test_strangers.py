@@ -48,8 +48,8 @@ VISITS = [
 ]
 # A server whose visitor is gone ends quietly.
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-MOST_MEMORY = 300 << 20
-LONGEST = 16 << 10  # characters of an error
+MAX_MEMORY = 300 << 20
+MAX_ERROR = 16 << 10  # characters of an error
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_a_visit_ends(stranger: Stranger, codes: tuple[str, ...], tmp_path: Path
     assert said["exit"] == (1 if said["code"] == "CC-SSH-017" else 4), (
         said
     )  # let in, but given no interpreter
-    assert len(said["text"]) < LONGEST
-    assert json.loads((tmp_path / "used.json").read_text())["kib"] << 10 < MOST_MEMORY
+    assert len(said["text"]) < MAX_ERROR
+    assert json.loads((tmp_path / "used.json").read_text())["kib"] << 10 < MAX_MEMORY
     assert "Traceback" not in done.stderr
 
 

@@ -339,7 +339,7 @@ def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
     )
     script = (
         "from clusterctl.node import setup as steps\n"
-        "steps.LARGEST_LOG = 1 << 20; steps.REPORT_INTERVAL = 0.05\n"
+        "steps.MAX_LOG = 1 << 20; steps.REPORT_INTERVAL = 0.05\n"
         f"one = steps.StepRunner({str(log)!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
         f"try: one.run(['sh', '-c', {program!r}], 'much')\n"
         "except steps.StepFailed as error: print(error.text.splitlines()[-1], error.reason)\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ends import cause_of
 
-from clusterctl.node.gang.attempts import LONGEST_TEXT, RestartReason, judge_record
+from clusterctl.node.gang.attempts import MAX_TEXT, RestartReason, judge_record
 from clusterctl.protocol import reasons
 from clusterctl.protocol.known_errors import GRADES, all_symptoms
 from clusterctl.protocol.root_cause import Failure, restart_reason
@@ -115,4 +115,4 @@ def test_the_text_of_an_exception_is_bounded() -> None:
     lines = ["Traceback (most recent call last):", f"ValueError: {'x' * 900}"]
     raised = {"rank": 1, "exit": 1, "signal": None, "time": 9.0, "tail": lines, "last_at": 9.0}
 
-    assert len(decide("FAILED", "why", raised).text) == LONGEST_TEXT
+    assert len(decide("FAILED", "why", raised).text) == MAX_TEXT

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.protocol.untrusted import LARGEST, MalformedError, Untrusted, parse_json, parse_object
+from clusterctl.protocol.untrusted import MAX_INTEGER, MalformedError, Untrusted, parse_json, parse_object
 
 ODD: list[Any] = [
     *(
@@ -110,8 +110,8 @@ def test_what_is_out_of_bounds_is_refused_before_it_costs(text: bytes) -> None:
 def test_numbers_up_to_the_bound_are_read() -> None:
     """An inode number or a byte count of a real system is no lie."""
     assert parse_json(b"[18446744073709551615, -18446744073709551615, 1e308]") == [
-        LARGEST - 1,
-        1 - LARGEST,
+        MAX_INTEGER - 1,
+        1 - MAX_INTEGER,
         1e308,
     ]
 

@@ -22,7 +22,7 @@ from waiting import wait_until
 PROGRAMS, MODULES = ("chromium", "chromedriver"), ("selenium", "axe_core_python")
 AXE = "axe.min.js"
 SCRIPT_LIMIT = 120  # seconds, for axe on a busy machine
-MOST_STEPS = 400  # presses of Tab
+MAX_STEPS = 400  # presses of Tab
 KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}  # their codes, and what they write
 
 # What a reader would call broken, by the boxes that the browser has drawn.
@@ -114,7 +114,7 @@ class Browser:
     def walk(self) -> list[dict[str, Any]]:
         """Press Tab until the focus leaves the page: what had it, in order."""
         steps: list[dict[str, Any]] = []
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             self.press("Tab")
             focus = self.run(FOCUS)
             if focus is None or (steps and focus["place"] == steps[0]["place"]):

@@ -66,7 +66,7 @@ from clusterctl.translation import tr, trn
 if TYPE_CHECKING:
     from clusterctl.console.documents.files import CleanDocument, CleanOrphansDocument, CleanWarmDocument
 
-MOST_STRANDED = 5  # runs
+MAX_STRANDED = 5  # runs
 
 
 def query_warm_servers(
@@ -232,11 +232,11 @@ class Clean:
                 len(stranded),
             )
         )
-        for run_id, outside in list(stranded.items())[:MOST_STRANDED]:
+        for run_id, outside in list(stranded.items())[:MAX_STRANDED]:
             info(f"  {run_id}: {render_outside(outside)}")
             info(f"    {command_line('pull', run_id, '--all', command=self._options.command)}")
-        if len(stranded) > MOST_STRANDED:
-            more = len(stranded) - MOST_STRANDED
+        if len(stranded) > MAX_STRANDED:
+            more = len(stranded) - MAX_STRANDED
             info("  " + trn("and {n} more run, shown above", "and {n} more runs, shown above", more))
         if is_confirmed(tr("Remove these files too?")):
             return cleanup

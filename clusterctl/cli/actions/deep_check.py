@@ -50,7 +50,7 @@ from clusterctl.translation import tr, trn
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
 
-MOST_LINES = 2000  # of the leader's; a search has some dozens
+MAX_LINES = 2000  # of the leader's; a search has some dozens
 
 
 def run_deep_check(
@@ -164,7 +164,7 @@ def follow_rounds(
     def keep(entry: LogLines) -> None:
         if entry.stream == "stdout":
             marked = [line for line in entry.lines if line.startswith(LINE_PREFIX)]
-            lines.extend(marked[: MOST_LINES - len(lines)])
+            lines.extend(marked[: MAX_LINES - len(lines)])
             if phases is not None:
                 phases.set_activity(trn("{n} round measured", "{n} rounds measured", len(lines)))
 

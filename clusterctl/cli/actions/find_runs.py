@@ -102,7 +102,7 @@ def refuse_without_nodes(found: FoundRuns, run_id: RunId, verb: str, command: st
         raise UsageError("CC-SLURM-009", "ended", verb=verb, run=run_id, command=shown)
 
 
-MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
+MAX_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
 
 
 def slurm_login(nodes: Sequence[Node]) -> Node | None:
@@ -134,7 +134,7 @@ def with_live_nodes(inventory: Inventory) -> Inventory:
 def slurm_nodes(login: Node, names: Sequence[str], job: str) -> list[Node]:
     """Return the nodes of a Slurm job: each is reached over the login node, some on one connection."""
     connections = [
-        login.name if index < MOST_SESSIONS else f"{login.name}/{index // MOST_SESSIONS}"
+        login.name if index < MAX_SESSIONS else f"{login.name}/{index // MAX_SESSIONS}"
         for index in range(len(names))
     ]
     return [
@@ -230,7 +230,7 @@ def _states_of(answers: Mapping[str, tasks.RunListing], run_id: str) -> Parts:
 
 
 SEVERAL_RUNS = "CC-USE-024"
-MOST_CHOICES = 10  # runs that are listed
+MAX_CHOICES = 10  # runs that are listed
 
 
 def choose_found_run(
@@ -261,7 +261,7 @@ def choose_found_run(
         raise UsageError(
             SEVERAL_RUNS,
             "newest",
-            evidence="\n".join(lines[:MOST_CHOICES]),
+            evidence="\n".join(lines[:MAX_CHOICES]),
             prefix=prefix,
             count=len(matches),
             command=command_line(verb, *option, matches[0], command=(settings or Settings()).command),

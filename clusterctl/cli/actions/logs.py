@@ -40,8 +40,8 @@ from clusterctl.translation import tr, trn
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
 
-MOST_NAMED = 3  # nodes
-MOST_RANKS = 8
+MAX_NAMED = 3  # nodes
+MAX_RANKS = 8
 CHECK_INTERVAL = 0.1  # seconds between two looks at lines that wait for their turn
 
 
@@ -239,11 +239,11 @@ def _no_such_rank(
     """Return which ranks the chosen nodes have, and where the requested ones are; `names` are the chosen nodes."""
     requested = query.ranks or ()
     ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(query.attempt))}
-    lines = [_describe_ranks(name, ranks[name]) for name in names if name in ranks][:MOST_NAMED]
+    lines = [_describe_ranks(name, ranks[name]) for name in names if name in ranks][:MAX_NAMED]
     all_ranks = _render_ranks([rank for own in ranks.values() for rank in own]) if ranks else ""
     lines.append(tr("the run has {ranks}", ranks=all_ranks) if ranks else tr("no worker was ever started"))
     found = {name: there for name, own in ranks.items() if (there := sorted(set(own) & set(requested)))}
-    lines += [_describe_ranks(name, there) for name, there in found.items()][:MOST_NAMED]
+    lines += [_describe_ranks(name, there) for name, there in found.items()][:MAX_NAMED]
     shown = command_line("status", run_id, command=command)
     if found:
         there = sorted(rank for own in found.values() for rank in own)
@@ -271,7 +271,7 @@ def _render_ranks(ranks: Collection[int]) -> str:
         return tr("rank {rank}", rank=ordered[0])
     if ordered == list(range(ordered[0], ordered[-1] + 1)):
         return tr("ranks {first} to {last}", first=ordered[0], last=ordered[-1])
-    listed, more = ", ".join(map(str, ordered[:MOST_RANKS])), len(ordered) - MOST_RANKS
+    listed, more = ", ".join(map(str, ordered[:MAX_RANKS])), len(ordered) - MAX_RANKS
     if more > 0:
         return trn("ranks {ranks} and {n} more", "ranks {ranks} and {n} more", more, ranks=listed)
     return tr("ranks {ranks}", ranks=listed)

@@ -32,7 +32,7 @@ from clusterctl.translation import to_translate, tr
 if TYPE_CHECKING:
     from clusterctl.console.documents.runs import StopDocument, StoppedNode
 
-MOST_SHOWN = 20  # lines
+MAX_SHOWN = 20  # lines
 PHASE, STEP = "stop", to_translate("stopping its processes")
 
 
@@ -45,7 +45,7 @@ def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
             raise
         live = {run_id: parts for run_id, parts in runs.items() if is_live(parts)}
         lines = [line for run_id, parts in live.items() for line in describe_run(run_id, parts, label)]
-        error.evidence = "\n".join(lines[:MOST_SHOWN])
+        error.evidence = "\n".join(lines[:MAX_SHOWN])
         raise
 
 

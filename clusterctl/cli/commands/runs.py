@@ -25,7 +25,7 @@ from clusterctl.protocol.ranks import Rank
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate
 
-MOST_REPORTED = 2  # runs in one report
+MAX_REPORTED = 2  # runs in one report
 
 
 @click.command(
@@ -281,12 +281,12 @@ def report(settings: Settings, runs: tuple[str, ...], output: str | None, as_jso
     It needs no network and no script, and secrets are removed, so that it can be sent. With two runs it puts them
     side by side. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
-    if len(runs) > MOST_REPORTED:
+    if len(runs) > MAX_REPORTED:
         raise UsageError(
             "CC-USE-092",
             "option",
-            words=" ".join(runs[MOST_REPORTED:]),
-            command=f"{settings.command} report {' '.join(runs[:MOST_REPORTED])}",
+            words=" ".join(runs[MAX_REPORTED:]),
+            command=f"{settings.command} report {' '.join(runs[:MAX_REPORTED])}",
         )
     from clusterctl.cli.actions.monitor.report import write_report
 

@@ -95,7 +95,7 @@ def _line_of_script(job: Job) -> str:
 def read_job_code(job: Job, nnodes: int, scan: ScanResult) -> JobCode:
     """Read what the job runs, and the files of the code that these import; what cannot be read shows nothing."""
     from clusterctl.plans.checks.script import list_scripts
-    from clusterctl.plans.launch.script import LARGEST_SCRIPT, MOST_FILES, JobCode, ScriptUse
+    from clusterctl.plans.launch.script import MAX_FILES, MAX_SCRIPT, JobCode, ScriptUse
 
     sizes = {entry.path: entry.size for entry in scan.manifest.entries if entry.kind == "file"}
     scripts = list_scripts(job, sizes.keys())
@@ -104,13 +104,13 @@ def read_job_code(job: Job, nnodes: int, scan: ScanResult) -> JobCode:
     use = ScriptUse()
     known: set[str] = set()
     waiting = list(scripts)
-    while waiting and len(known) < MOST_FILES:
+    while waiting and len(known) < MAX_FILES:
         path = waiting.pop(0)
-        if path in known or sizes.get(path, LARGEST_SCRIPT + 1) > LARGEST_SCRIPT:
+        if path in known or sizes.get(path, MAX_SCRIPT + 1) > MAX_SCRIPT:
             continue
         source = b""
         with suppress(OSError):  # removed since the scan; sending it reports the error
-            source = (scan.root / path).read_bytes()[:LARGEST_SCRIPT]
+            source = (scan.root / path).read_bytes()[:MAX_SCRIPT]
         if path in scripts:
             texts[path] = source.decode("utf-8", "replace")
         known.add(path)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from clusterctl.specs.inventory.model import Inventory
     from clusterctl.specs.job.model import Job
 
-LONGEST_ID = 64
+MAX_ID = 64  # characters
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def own_id() -> str:
     with suppress(OSError, UnicodeDecodeError):
         if not path.exists():
             write_once(path, f"{secrets.token_hex(8)}\n")
-        return read_own(path, LONGEST_ID + 1).decode("ascii").strip()
+        return read_own(path, MAX_ID + 1).decode("ascii").strip()
     return ""
 
 
@@ -109,7 +109,7 @@ def _refuse_unsafe(folder: Path) -> None:
         pass  # not readable: nothing in it is used, and writing reports why it fails
 
 
-LARGEST_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported for a file that is remembered
+MAX_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported for a file that is remembered
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ def _parse_override(override: str) -> tuple[str, str]:
     return key, value
 
 
-def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
+def read_spec(path: Path, max_bytes: int = MAX_FILE) -> str:
     """Read a YAML file as text; every way in which that can fail is a clear error."""
     try:
         raw = _read_bounded(path, max_bytes)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 QUEUE, CHECK, SETUP = "queue", "check", "setup"
 RETURN_LIMIT = 3600.0  # seconds without the login node while the job waits
-LONGEST_PAUSE = 15.0
+MAX_PAUSE = 15.0  # seconds
 END_TIMEOUT = 10.0  # seconds in which a job whose parts were stopped leaves the queue by itself
 CHECKS_FAILED = 3
 
@@ -266,7 +266,7 @@ def pause_for_login(login: LoginNode, error: ClusterctlError, since: float, trie
             )
         )
     login.cluster.forget(login.node)
-    INTERRUPTS.sleep(min(LONGEST_PAUSE, 2.0**tries / 2))
+    INTERRUPTS.sleep(min(MAX_PAUSE, 2.0**tries / 2))
     return min(tries + 1, 10)
 
 

@@ -46,15 +46,15 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Blob, ListRequest, Offer, TakeRequest
 
-LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
-MOST_ROWS = 1000  # in a batch
-LONGEST_MARK = 64
-LARGEST_PIECE = 1 << 20  # bytes
+MAX_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
+MAX_ROWS = 1000  # in a batch
+MAX_MARK = 64  # characters
+MAX_PIECE = 1 << 20  # bytes
 FILES_PER_REQUEST = 200  # files that are requested together
 # A node's list comes in full batches, all of them in time: it has an end.
 FULL_BATCH = 1000  # rows of a node's list that are sent together
 FULL_BATCH_BYTES = 150_000  # of fewer rows with long names
-MOST_SHORT_BATCHES = 8  # an honest node sends one, the last
+MAX_SHORT_BATCHES = 8  # an honest node sends one, the last
 MAX_LISTING_TIME = 3600.0  # seconds for all of it, unless each file is hashed
 
 PATIENCE = 600.0  # seconds that a node may keep us waiting beyond what it needs at the slowest speed
@@ -153,7 +153,7 @@ class NodeFiles:
             if "rows" in header:
                 batch, size = self._parse_batch(body, len(entries), sources)
                 short_batches += len(batch) < FULL_BATCH and size < FULL_BATCH_BYTES
-                if short_batches > MOST_SHORT_BATCHES:
+                if short_batches > MAX_SHORT_BATCHES:
                     raise protocol_error(self.node, tr("a list that does not end"))
                 if time.monotonic() - began > limit:
                     raise NodeError("CC-PULL-006", "unanswered", node=self.node, limit=limit / 3600)
@@ -169,15 +169,15 @@ class NodeFiles:
                 raise NodeError("CC-PULL-001", node=self.node, excess=excess)
             if "rows" not in header:
                 outside = parse_outside(header.record("outside"))
-                mark, workdir_id = (header.text(key, LONGEST_MARK) for key in ("mark", "workdir_id"))
+                mark, workdir_id = (header.text(key, MAX_MARK) for key in ("mark", "workdir_id"))
                 return NodeListing(tuple(entries), mark, workdir_id, outside)
 
     def _parse_batch(
         self, body: bytes, start: int, sources: Sequence[FileSource]
     ) -> tuple[list[ListedEntry], int]:
         try:
-            text = decompress(body, LARGEST_BATCH)
-            rows = parse_rows(text, LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
+            text = decompress(body, MAX_BATCH)
+            rows = parse_rows(text, MAX_BATCH, MAX_ROWS * ROW_VALUES)
             return list(parse_listing(rows, start, sources)), len(text)
         except (ValueError, zlib.error) as error:
             raise protocol_error(self.node, str(error)) from error
@@ -237,7 +237,7 @@ class NodeFiles:
     ) -> Piece:
         is_packed, at = header.flag("packed"), header.integer("at")
         try:
-            data = decompress(body, LARGEST_PIECE) if is_packed else body
+            data = decompress(body, MAX_PIECE) if is_packed else body
         except zlib.error as error:
             raise protocol_error(self.node, str(error)) from error
         expected = (0, request.offset) if position is None else (position,)

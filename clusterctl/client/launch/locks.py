@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PREPARE_LIMIT = 2.0  # seconds for launches that meet while they prepare
 POLL = 2.0  # seconds between looks at whether all is free
-MOST_LINES = 12
+MAX_LINES = 12
 MAX_LOCK_SKEW = 5.0  # seconds between the locks of one run on two nodes
 
 HoldersByNode = dict[str, tuple[LockHolder, ...]]  # by node; nodes that are ours are left out
@@ -64,7 +64,7 @@ def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> list[
         for line in describe_holders(holders, indices, _render_since):
             groups.setdefault(line, []).append(name)
     lines = [f"{fold_names(names)}: {line}" for line, names in groups.items()]
-    return lines[:MOST_LINES] + _render_rest(len(lines) - MOST_LINES)
+    return lines[:MAX_LINES] + _render_rest(len(lines) - MAX_LINES)
 
 
 def _render_rest(count: int) -> list[str]:

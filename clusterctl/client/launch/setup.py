@@ -37,8 +37,8 @@ from clusterctl.specs.text import command_line
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import EventName
 
-LARGEST_LOCK = 16 << 20
-MOST_INCLUDED = 100
+MAX_LOCK = 16 << 20  # bytes
+MAX_INCLUDED = 100
 WHEELS = (".whl", ".tar.gz", ".zip")
 
 
@@ -81,7 +81,7 @@ def _read_locks(setup: Setup, root: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
     pending = [setup.lock] if setup.lock else []
     sent = [*setup.files, *([setup.wheelhouse] if setup.wheelhouse else [])]
-    while pending and len(texts) < MOST_INCLUDED:
+    while pending and len(texts) < MAX_INCLUDED:
         path = pending.pop()
         if path in texts:
             continue
@@ -102,7 +102,7 @@ def _check_inside(name: str, path: str) -> str:
 def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(LARGEST_LOCK).decode("utf-8", "replace")
+            return file.read(MAX_LOCK).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         raise UsageError("CC-SETUP-003", path=path, reason=describe_system_error(error)) from None
 

@@ -37,7 +37,7 @@ STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of t
 ALL_LIMIT = 15.0  # seconds for all notifications with all their tries
 TRIES = 2
 PAUSE = 1.0
-LONGEST_ANSWER = 4096
+MAX_ANSWER = 4096  # bytes
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
     request = urllib.request.Request(url, body, dict(headers), method="POST")
     try:
         with opener.open(request, timeout=STEP_LIMIT) as answer:
-            return answer.status, answer.read(LONGEST_ANSWER).decode("utf-8", "replace")
+            return answer.status, answer.read(MAX_ANSWER).decode("utf-8", "replace")
     except urllib.error.HTTPError as refusal:
         with refusal:
-            return refusal.code, refusal.read(LONGEST_ANSWER).decode("utf-8", "replace")
+            return refusal.code, refusal.read(MAX_ANSWER).decode("utf-8", "replace")
 
 
 def _explain(error: object) -> str:

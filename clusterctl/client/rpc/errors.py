@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
-LONGEST_TRACE = 1 << 20  # characters of a traceback, of which the end is shown
+MAX_TRACE = 1 << 20  # characters of a traceback, of which the end is shown
 MAX_EVIDENCE = 4096  # characters of output that are shown as evidence
 CODE = re.compile(r"CC-[A-Z]{1,10}-[0-9]{3}")
 UNEXPECTED_CODE = "CC-RUN-002"
@@ -177,7 +177,7 @@ def output_flood(node: str, evidence: str) -> NodeError:
 
 def node_error(node: str, error: Untrusted) -> ClusterctlError:
     """Turn an error that the node reported into ours; a node may report anything, at any length."""
-    code, trace = parse_code(error) or UNEXPECTED_CODE, error.text("traceback", LONGEST_TRACE)
+    code, trace = parse_code(error) or UNEXPECTED_CODE, error.text("traceback", MAX_TRACE)
     message = translate_node_text(clean_text(error.text("message")) or "unknown")
     if trace:
         evidence = clean_lines(trace, MAX_EVIDENCE)

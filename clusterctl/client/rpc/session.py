@@ -52,7 +52,7 @@ CHUNK = (32 << 10) - 64  # what fills one packet
 # frames that are buffered before they are requested; the node must keep more than these
 MAX_QUEUED_FRAMES = 16
 UNLIMITED = 1 << 30
-MOST_HELD = 64 << 20  # bytes beyond two headers that are buffered before they are requested
+MAX_HELD = 64 << 20  # bytes beyond two headers that are buffered before they are requested
 Deadline = tuple[float, Callable[[], ClusterctlError]]
 
 
@@ -103,7 +103,7 @@ class Session:
         self._beats = self._held_bytes = 0
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel, frame_limits)
-        self._max_held = MOST_HELD + 2 * frame_limits.header
+        self._max_held = MAX_HELD + 2 * frame_limits.header
         self._idle = _idle_processes(connection)
         earlier = _pop_idle(self._idle, interpreter)
         sent = earlier.modules if earlier else frozenset[str]()

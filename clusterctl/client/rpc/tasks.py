@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
-MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
+MAX_LEFT, MAX_NAME = 64, 64  # processes that run on, and characters of each name
 NOISY_EXIT = 255  # shown for an answer that holds neither exit code nor signal
 
 OnOutput = Callable[["StreamName", bytes], None]
@@ -107,7 +107,7 @@ def parse_command_end(raw: Untrusted) -> CommandEnd:
     code, number = raw.integer("exit", 0, 255), raw.integer("signal", 1, 128)
     cut = raw.texts("cut", len(STREAMS))
     truncated = tuple(name for name in STREAMS if name in cut)
-    still_running = raw.texts("left", MOST_LEFT, LONGEST_NAME)
+    still_running = raw.texts("left", MAX_LEFT, MAX_NAME)
     return CommandEnd(
         NOISY_EXIT if code is None and number is None else code, number, truncated, still_running
     )
@@ -135,9 +135,9 @@ ANSWER_LIMIT = 30.0
 DIAGNOSE_LIMIT = 10.0  # the node itself waits for a second
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
-MOST_PARTS = 1000  # of a run that a login node lists
+MAX_PARTS = 1000  # of a run that a login node lists
 MAX_WORDS = 20  # of the command that starts a program in a run
-MOST_EVENTS = 100  # that an agent reports before GO
+MAX_EVENTS = 100  # that an agent reports before GO
 FAILURE_EVENTS: tuple[EventName, ...] = ("setup_failed", "gate_failed", "join_failed", "failed")
 
 
@@ -365,7 +365,7 @@ def await_event(
             return events
         elif event in {*FAILURE_EVENTS, "ended"} - {event_name}:
             raise start_error(header, node)
-        elif event and len(events) < MOST_EVENTS:
+        elif event and len(events) < MAX_EVENTS:
             events[event] = header
     return events
 
@@ -455,7 +455,7 @@ def read_listing(node: Node, header: Untrusted, limit: int) -> tuple[tuple[NodeS
     from clusterctl.plans.runs.state import can_be_on_slurm, parse_state
 
     over_login = node.allocation is not None
-    entries = header.records("runs", limit * MOST_PARTS if over_login else limit)
+    entries = header.records("runs", limit * MAX_PARTS if over_login else limit)
     states = [parse_state(entry) for entry in entries]
     runs = [state for state in states if state.run_id and (not over_login or can_be_on_slurm(state))]
     return tuple(runs), len(states) - len(runs)

@@ -97,7 +97,7 @@ WATCHDOG = Watchdog()
 T = TypeVar("T")
 
 RETRY_LIMIT = 25.0  # seconds after which no further try begins
-FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.15, 3.0, 1.5  # seconds, and a factor from one wait to the next
+FIRST_WAIT, MAX_WAIT, GROWTH = 0.15, 3.0, 1.5  # seconds, and a factor from one wait to the next
 
 
 def retry_while_busy(
@@ -115,7 +115,7 @@ def retry_while_busy(
             tries += 1
             on_busy()
             pause = wait * random.uniform(0.5, 1.5)  # many nodes may wait for the same server
-            wait = min(LONGEST_WAIT, wait * GROWTH)
+            wait = min(MAX_WAIT, wait * GROWTH)
             spent = time.monotonic() - began
             if spent + pause > (RETRY_LIMIT if limit is None else limit):
                 retries = trn(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files
-MOST_TREES = 100  # source roots that are remembered
+MAX_TREES = 100  # source roots that are remembered
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp (FAT counts in 2 s)
 
 Stamp = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns, inode
@@ -80,7 +80,7 @@ class StatCache:
         with contextlib.suppress(OSError):
             data: CacheFile = {"version": VERSION, "files": rows}
             write_own(self._file, json.dumps(data))
-            keep_newest(self._file.parent, MOST_TREES)
+            keep_newest(self._file.parent, MAX_TREES)
 
     def _load(self) -> dict[str, tuple[Stamp, str]]:
         if self._file is None:

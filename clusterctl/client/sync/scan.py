@@ -22,10 +22,10 @@ from clusterctl.client.local.programs import ProgramLimits, run_program
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of, unreadable
 from clusterctl.errors import UsageError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, anchored, make_ignore_rules
+from clusterctl.plans.sync.ignore import MAX_GITIGNORE, IgnoreRules, anchored, make_ignore_rules
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
-    MOST_FILES,
+    MAX_NAMED_FILES,
     Manifest,
     check_limits,
     decode_name,
@@ -114,13 +114,13 @@ def scan_files(source: str, name: str) -> ScanResult:
         is_folder = top.is_dir()
     except (OSError, RuntimeError) as error:
         raise UsageError("CC-COPY-002", "here", path=source, reason=describe_system_error(error)) from None
-    walk = Walk(top if is_folder else top.parent, MOST_FILES)
+    walk = Walk(top if is_folder else top.parent, MAX_NAMED_FILES)
     if is_folder:
         walk.run()
     else:
         walk.add(decode_name(os.fsencode(top.name)), top)
     if walk.gave_up:
-        raise UsageError("CC-SYNC-002", "files", count=len(walk.files), most=MOST_FILES)
+        raise UsageError("CC-SYNC-002", "files", count=len(walk.files), most=MAX_NAMED_FILES)
     manifest = walk.hash_all(StatCache(None, walk.root))
     prefix = f"{name}/" if name else ""
     shown = [
@@ -184,7 +184,7 @@ def _read_gitignore(folder: bytes) -> bytes | None:
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(LARGEST_GITIGNORE + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return file.read(MAX_GITIGNORE + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 @dataclass

@@ -34,10 +34,10 @@ MAX_FAILURES = 2
 BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = 60.0, 1e6
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
-MOST_DIFFERING = 20  # paths that are named
+MAX_DIFFERING = 20  # paths that are named
 ATTEMPTS = 3  # times that a node looks what it lacks (node/verbs/sync.py)
 # Each time it may add what another node did not give it, and then that it has all; place, stored and tree are the rest.
-MOST_ANSWERS = 3 * ATTEMPTS + 4
+MAX_ANSWERS = 3 * ATTEMPTS + 4
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def send_files(
             report.count("files"),
             report.count("bytes"),
             report.count("unchanged"),
-            report.texts("kept", MOST_DIFFERING, 300),
+            report.texts("kept", MAX_DIFFERING, 300),
             report.count("kept_count"),
             transfer.sent,
             transfer.taken,
@@ -317,7 +317,7 @@ class _Transfer:
         while True:
             header, _ = self._listener.receive()
             self._answers += 1
-            if self._answers > MOST_ANSWERS:
+            if self._answers > MAX_ANSWERS:
                 raise self._protocol_error(
                     tr("{answers} answers, and the code is still not complete", answers=self._answers)
                 )
@@ -411,7 +411,7 @@ class _Transfer:
             return SyncResult(
                 self.scan.manifest.hash, *self._parse_counts(header), self.sent, self.taken, provider
             )
-        differing = ", ".join(header.texts("differs", MOST_DIFFERING, 300))
+        differing = ", ".join(header.texts("differs", MAX_DIFFERING, 300))
         raise SyncError(
             "CC-SYNC-003",
             "" if differing else "unknown",

@@ -18,7 +18,7 @@ from clusterctl.plans.runs.history import ReplacedLog, parse_replaced
 from clusterctl.plans.runs.state import NodeState, attempt_of, parse_state
 from clusterctl.protocol.end_record import parse_rank
 from clusterctl.protocol.ranks import NodeRank, Rank
-from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
+from clusterctl.protocol.untrusted import MAX_TIME, MalformedError, Untrusted, parse_object
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
@@ -193,7 +193,7 @@ class FollowParser:
     def _with_times(self, entry: LogLines, header: Untrusted) -> LogLines:
         clock_offset = self.clock_offsets.get(entry.node, 0.0)
         rows = header.rows("time_marks", MAX_TIME_MARKS)
-        pairs = [(row.integer(0, 0, MAX_BYTES), row.number(1, 0.0, LATEST)) for row in rows]
+        pairs = [(row.integer(0, 0, MAX_BYTES), row.number(1, 0.0, MAX_TIME)) for row in rows]
         marks = [
             (offset, moment - clock_offset)
             for offset, moment in pairs

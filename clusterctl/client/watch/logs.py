@@ -22,7 +22,7 @@ MIN_TIME, MAX_TIME = float("-inf"), float("inf")
 HOLD_SECONDS = 1.0  # seconds that a line which is followed waits for older ones of other nodes
 MAX_HELD_BYTES = 16 << 20  # bytes of lines that wait, each with what it costs here beside its text
 LINE_OVERHEAD = 200
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 
 
 class _LineQueue:
@@ -124,7 +124,7 @@ class ReorderWindow:
             clamped = moment if moment <= wall_time else wall_time  # also what is no number
             latest = max(latest, clamped)
             times.append(latest)
-        if len(self._latest) > MOST_FILES:  # no run has so many: a node invents names
+        if len(self._latest) > MAX_FILES:  # no run has so many: a node invents names
             self._latest.clear()
         self._latest[file] = latest
         began = times[0] if times else latest
@@ -143,7 +143,7 @@ class ReorderWindow:
 
 
 TRIES = 3  # in a row, to open a stream that was cut; a pager that stays on one page cuts it as well
-LONGEST_PAUSE = 1.0  # seconds between them
+MAX_PAUSE = 1.0  # seconds between them
 
 
 class LogReader:
@@ -159,7 +159,7 @@ class LogReader:
         self._remaining = [node.name for node in run.nodes]
         self._cut_streams: dict[str, ClusterctlError] = {}  # streams that ended while it was not their turn
         self._streams = NodeStreams(
-            run, request, notice=_ignore_notice, longest_pause=LONGEST_PAUSE, clocks=clocks
+            run, request, notice=_ignore_notice, longest_pause=MAX_PAUSE, clocks=clocks
         )
 
     @property
@@ -223,7 +223,7 @@ def _ignore_notice(_: str) -> None:
     """Report nothing: the reader gets a StreamEnd for a node that fails for good."""
 
 
-LIVE_LONGEST_PAUSE = 10.0  # seconds between two tries to come back
+LIVE_MAX_PAUSE = 10.0  # seconds between two tries to come back
 LAST_NODE_LIMIT = 60.0  # seconds that the last node may take to come back when all others have ended
 
 
@@ -243,7 +243,7 @@ class LiveReader:
             run,
             request,
             notice=notice,
-            longest_pause=LIVE_LONGEST_PAUSE,
+            longest_pause=LIVE_MAX_PAUSE,
             clocks=clocks,
             offsets=offsets,
         )

@@ -24,9 +24,9 @@ from clusterctl.plans.runs.node_rows import describe_halted
 from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, describe_world_event, is_recorded
 from clusterctl.protocol.end_record import (
-    MOST_ATTEMPTS,
-    MOST_EXIT,
-    MOST_SIGNAL,
+    MAX_ATTEMPTS,
+    MAX_EXIT,
+    MAX_SIGNAL,
     find_reported_loss,
     parse_rank,
 )
@@ -55,7 +55,7 @@ SHOWN_SILENCE = (
     5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
 )
 NO_NODE_LIMIT = 600.0  # the same when no node responds, so that the fault is probably on our side
-LONGEST_PAUSE = 2.0  # seconds between two tries to come back
+MAX_PAUSE = 2.0  # seconds between two tries to come back
 END_WAIT = 5.0  # seconds after the record of the end in which a node that does not respond may come back
 FAILED_STATES = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
 MAX_ATTEMPT_PAUSE = 30 * 86400.0  # seconds
@@ -106,7 +106,7 @@ class NodeReport:
         """Take an event; return what failed by it, or nothing."""
         kind, name = read_event_name(event), self.node.name
         if kind == "attempt":
-            self.begin_attempt(event.count("attempt", MOST_ATTEMPTS) or self.attempt)
+            self.begin_attempt(event.count("attempt", MAX_ATTEMPTS) or self.attempt)
         elif kind == "stopping":
             self.stop_requested = True
             self.serves_node_0 = self.serves_node_0 or event.text("reason", 1000) == NODE_0_ENDED
@@ -134,7 +134,7 @@ def read_event_name(event: Untrusted) -> JournalEvent:
 
 def has_failed(event: Untrusted) -> bool:
     """Return whether an event reports a process that ended in any way but exit code 0."""
-    code, number = event.integer("exit", -MOST_EXIT, MOST_EXIT), event.integer("signal", 1, MOST_SIGNAL)
+    code, number = event.integer("exit", -MAX_EXIT, MAX_EXIT), event.integer("signal", 1, MAX_SIGNAL)
     return bool(code) or number is not None
 
 
@@ -333,7 +333,7 @@ class RunMonitor:
         request: FollowChoice = {"events": 0, "logs": logs}
         self._show_silence, self._on_tick = show_silence, on_tick
         self._streams = NodeStreams(
-            self._run, request, notice=self._on_connection_notice, longest_pause=LONGEST_PAUSE
+            self._run, request, notice=self._on_connection_notice, longest_pause=MAX_PAUSE
         )
         self._no_node_since: float | None = None
         self._recorded_since: float | None = None  # since when the record of the run's end is known

@@ -197,7 +197,7 @@ def mesh_to_json(mesh: MeshResult | None) -> NetworkTest | None:
     return {"nodes": list(mesh.nodes), "absent": dict(mesh.absent), "seconds": mesh.seconds, "ways": paths}
 
 
-MOST_ROWS = 24
+MAX_ROWS = 24
 
 
 def show_diagnosis(
@@ -236,12 +236,12 @@ def _print_prose(console: Console, text: str, style: str, *, indent: str = "") -
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
     rows = [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
     table = make_table(*rank_headings())
-    for *names, place, collective in rows[:MOST_ROWS]:
+    for *names, place, collective in rows[:MAX_ROWS]:
         table.add_row(*(ItemsCell([name]) for name in names), WrappedCell(place), WrappedCell(collective))
     if ranks:
         print_fitted_table(stdout(), table)
-    if len(rows) > MOST_ROWS:
-        more = len(rows) - MOST_ROWS
+    if len(rows) > MAX_ROWS:
+        more = len(rows) - MAX_ROWS
         stdout().print(
             Text(trn("and {n} more row; --json has all", "and {n} more rows; --json has all", more))
         )
@@ -279,7 +279,7 @@ def list_gpu_lines(gpus: Mapping[str, Sequence[GpuUsage]]) -> list[str]:
     """Return how busy the GPUs of each node are."""
     return [
         sanitize(tr("GPUs of {node}: {gpus}", node=name, gpus=tr("; ").join(map(_describe_gpu, node_gpus))))
-        for name, node_gpus in list(gpus.items())[:MOST_ROWS]
+        for name, node_gpus in list(gpus.items())[:MAX_ROWS]
     ]
 
 
@@ -299,7 +299,7 @@ def show_slowness(slowness: Slowness, command: str) -> None:
     """Print the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
     _show_judgement(slowness.judgement, command, stacks_shown=False)
     table = make_table(tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"), no_wrap=True)
-    for row in slowness.rows[:MOST_ROWS]:
+    for row in slowness.rows[:MAX_ROWS]:
         cells = (row.last * 100, row.delay * 1000, row.loss * 100)
         shown = (f"{cells[0]:.0f} %", f"{cells[1]:.1f} ms", f"{cells[2]:.1f} %")
         table.add_row(str(row.rank), Text(sanitize(row.node)), *shown)

@@ -47,9 +47,9 @@ from clusterctl.translation import tr, trn
 if TYPE_CHECKING:
     from clusterctl.console.documents.runs import ListedRun, PsDocument, WarmProcess
 
-LONGEST_JOB = 24  # columns
-LONGEST_CAUSE = 100
-LEAST_CAUSE = 12  # columns; with less room the causes are left to `status`
+MAX_JOB = 24  # columns
+MAX_CAUSE = 100  # characters
+MIN_CAUSE = 12  # columns; with less room the causes are left to `status`
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _judge_runs(
 def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
     """Draw the runs; causes are cut to `room` columns, and left out without room."""
     verbose, counts = is_verbose(), Counter(short_id(row.run_id) for row in rows)
-    has_cause = room is None or room >= LEAST_CAUSE
+    has_cause = room is None or room >= MIN_CAUSE
     headings = [tr("ID"), *run_headings()]
     table = make_table(
         *headings[: None if has_cause else -1], *([tr("FROM")] if verbose else []), no_wrap=True
@@ -133,7 +133,7 @@ def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
     for row in rows:
         is_short = not verbose and counts[short_id(row.run_id)] == 1
         *cells, cause = _render_cells(row)
-        cells += [Text(cut_text(cause.plain, min(room or LONGEST_CAUSE, LONGEST_CAUSE)))] if has_cause else []
+        cells += [Text(cut_text(cause.plain, min(room or MAX_CAUSE, MAX_CAUSE)))] if has_cause else []
         table.add_row(
             Text(sanitize(short_id(row.run_id) if is_short else row.run_id)),
             *cells,
@@ -152,7 +152,7 @@ def _render_cells(row: _Row) -> list[Text]:
     verbose = is_verbose()
     part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time(), row.offsets)
     return [
-        Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), LONGEST_JOB)),
+        Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), MAX_JOB)),
         Text(f"{state_mark(row.state)} {row.state}", state_style(row.state)) + _render_attempt(row.parts),
         Text(sanitize(render_nodes(row.parts)) if verbose else _count_nodes(row.parts)),
         Text("-" if seconds is None else render_seconds(seconds)),

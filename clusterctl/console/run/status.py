@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     )
 
 
-MOST_LINES = 16
-LONGEST_LAST_LINE = 160
+MAX_LINES = 16
+MAX_LAST_LINE = 160  # characters
 
 
 def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) -> str:
@@ -106,11 +106,11 @@ def render_last_lines(node_states: Parts) -> Iterator[str]:
         if activity.last_line
     ]
     ordered = sorted(with_output, key=lambda pair: pair[1].rank)
-    width = max((len(_rank_label(*pair)) for pair in ordered[:MOST_LINES]), default=0)
-    for name, activity in ordered[:MOST_LINES]:
-        yield f"{_rank_label(name, activity).ljust(width)} | {sanitize(activity.last_line)[:LONGEST_LAST_LINE]}"
-    if len(ordered) > MOST_LINES:
-        yield tr("and {n} more ranks; --json has all", n=len(ordered) - MOST_LINES)
+    width = max((len(_rank_label(*pair)) for pair in ordered[:MAX_LINES]), default=0)
+    for name, activity in ordered[:MAX_LINES]:
+        yield f"{_rank_label(name, activity).ljust(width)} | {sanitize(activity.last_line)[:MAX_LAST_LINE]}"
+    if len(ordered) > MAX_LINES:
+        yield tr("and {n} more ranks; --json has all", n=len(ordered) - MAX_LINES)
 
 
 def _rank_label(name: str, activity: RankActivity) -> str:
@@ -131,7 +131,7 @@ def activity_to_json(activity: RankActivity | None, offset: float, now: float) -
 
 _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 
-LONGEST_DIRECTORY = 60
+MAX_DIRECTORY = 60  # characters
 
 
 def render_nodes(node_states: Parts) -> str:
@@ -286,7 +286,7 @@ def describe_run(run_id: str, node_states: Parts, cluster: str) -> list[str]:
 def render_directory(path: str) -> str:
     """Write the directory that a run was launched from; of a long path the end, which distinguishes more."""
     text = sanitize(path)
-    return text if len(text) <= LONGEST_DIRECTORY else f"...{text[3 - LONGEST_DIRECTORY :]}"
+    return text if len(text) <= MAX_DIRECTORY else f"...{text[3 - MAX_DIRECTORY :]}"
 
 
 def status_to_json(

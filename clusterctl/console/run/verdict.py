@@ -38,17 +38,17 @@ from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
 
-MOST_NAMES = 3  # names
+MAX_NAMES = 3  # names
 WIDTH = 110  # columns of an explanation, where the terminal is not narrower
 NARROWEST = 30
 LABEL_WIDTH = 6
 CODE_WIDTH = 10
 INDENT = "    "
-MOST_GROUPS = 6
-MOST_RANKS = 8
-LONGEST_SUMMARY = 90
-LONGEST_HANG = 1000  # characters of a sentence of `diagnose`
-LONGEST_LINE = 400  # characters that are shown of what a rank or a node has written
+MAX_GROUPS = 6
+MAX_RANKS = 8
+MAX_SUMMARY = 90  # characters
+MAX_HANG = 1000  # characters of a sentence of `diagnose`
+MAX_LINE = 400  # characters that are shown of what a rank or a node has written
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[(])")
 _OUT_OF_MEMORY = re.compile(
@@ -65,9 +65,9 @@ def render_outside(outside: Mapping[str, OutsideFiles]) -> str:
         )
     )
     named_count = sum(len(node_outside.names) for node_outside in outside.values())
-    ellipsis = ", ..." if names[MOST_NAMES:] or files > named_count else ""
+    ellipsis = ", ..." if names[MAX_NAMES:] or files > named_count else ""
     facts = {
-        "names": ", ".join(names[:MOST_NAMES]) + ellipsis,
+        "names": ", ".join(names[:MAX_NAMES]) + ellipsis,
         "size": render_size(sum(node_outside.bytes for node_outside in outside.values())),
         "nodes": fold_names(outside),
     }
@@ -194,7 +194,7 @@ def render_hang(kept: KeptDiagnosis, width: int, command: str) -> list[str]:
     return [
         f"{INDENT}{line}"
         for text in render_kept(kept, command)
-        for line in wrap_prose(clip(text, LONGEST_HANG), columns)
+        for line in wrap_prose(clip(text, MAX_HANG), columns)
     ]
 
 
@@ -226,7 +226,7 @@ def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH, st
     lines += _render_known(cause, columns)
     if failure.tail and (is_verbose() or not failure.exception):
         lines.append(INDENT + tr("last stderr lines:"))
-        lines += [f"{INDENT}| {clip(line, LONGEST_LINE)}" for line in failure.tail]
+        lines += [f"{INDENT}| {clip(line, MAX_LINE)}" for line in failure.tail]
     lines += _render_consequences(cause)
     return lines + _render_commands(cause, run_id, command)
 
@@ -254,7 +254,7 @@ def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
         tr(
             "attempt {number}: {text} ({reason})",
             number=attempt.number,
-            text=clip(translate_node_text(attempt.text), LONGEST_LINE),
+            text=clip(translate_node_text(attempt.text), MAX_LINE),
             reason=attempt.reason,
         )
         for attempt in attempts
@@ -277,7 +277,7 @@ def describe_cause(cause: Cause) -> str:
     return tr(
         "{process}: {what}",
         process=process,
-        what=_describe_what(cause, _summarize(failure, LONGEST_SUMMARY)[0]),
+        what=_describe_what(cause, _summarize(failure, MAX_SUMMARY)[0]),
     )
 
 
@@ -297,7 +297,7 @@ def _room(cause: Cause, width: int, start: str) -> int:
 
 def _summarize(failure: Failure, room: int) -> tuple[str, str]:
     """Shorten an exception to a headline; the second text is the whole, if something is missing in the first."""
-    whole = clip(strip_rank(failure.exception), LONGEST_LINE)
+    whole = clip(strip_rank(failure.exception), MAX_LINE)
     memory = _OUT_OF_MEMORY.match(whole)
     if memory:
         tried = tr("{what} (tried {size})", what=memory["what"], size=memory["size"])
@@ -305,13 +305,13 @@ def _summarize(failure: Failure, room: int) -> tuple[str, str]:
     if display_width(whole) <= room:
         return whole, ""
     first = _SENTENCE_END.split(whole, maxsplit=1)[0]
-    if len(first) < len(whole) and display_width(first) <= max(room, LONGEST_SUMMARY):
+    if len(first) < len(whole) and display_width(first) <= max(room, MAX_SUMMARY):
         return first, whole
     return whole, ""
 
 
 def _describe_what(cause: Cause, summary: str) -> str:
-    end = clip(_describe_end(cause), LONGEST_LINE)
+    end = clip(_describe_end(cause), MAX_LINE)
     if cause.waited_for:
         return tr("the other ranks waited for it until they timed out ({end})", end=end)
     if not summary:
@@ -399,7 +399,7 @@ def _fold_ranks(failures: Sequence[Failure]) -> str:
         )
     if torchruns:
         return trn("torchrun on {nodes}", "{n} x torchrun on {nodes}", torchruns, nodes=nodes)
-    if len(ranks) <= MOST_RANKS:
+    if len(ranks) <= MAX_RANKS:
         return tr("{ranks} on {nodes}", ranks=names, nodes=nodes)
     return trn("{n} rank on {nodes}", "{n} ranks on {nodes}", len(ranks), nodes=nodes)
 
@@ -413,8 +413,8 @@ def _render_consequences(cause: Cause) -> list[str]:
         summary = tr("stopped by clusterctl") if ended_with_run else _describe_consequence(failure)
         groups.setdefault(_NUMBER.sub("0", summary), []).append((failure, summary))
     ordered = sorted(groups.values(), key=len, reverse=True)
-    lines = [_render_group([failure for failure, _ in group], group[0][1]) for group in ordered[:MOST_GROUPS]]
-    other_failures = [failure for group in ordered[MOST_GROUPS:] for failure, _ in group]
+    lines = [_render_group([failure for failure, _ in group], group[0][1]) for group in ordered[:MAX_GROUPS]]
+    other_failures = [failure for group in ordered[MAX_GROUPS:] for failure, _ in group]
     lines += [_render_group(other_failures, tr("other messages"))] if other_failures else []
     labels = [tr("also"), *[""] * len(lines)]
     return [_labelled(label, line) for label, line in zip(labels, lines, strict=False)]
@@ -427,10 +427,10 @@ def _render_group(failures: Sequence[Failure], summary: str) -> str:
 def _describe_consequence(failure: Failure) -> str:
     symptom_match = find_symptom(failure)
     if symptom_match is not None and symptom_match.text:
-        return _lower_first(" ".join(symptom_match.text.split()))[:LONGEST_SUMMARY]
+        return _lower_first(" ".join(symptom_match.text.split()))[:MAX_SUMMARY]
     exception = strip_rank(failure.exception)
     if exception:
-        return exception[:LONGEST_SUMMARY] + ("..." if len(exception) > LONGEST_SUMMARY else "")
+        return exception[:MAX_SUMMARY] + ("..." if len(exception) > MAX_SUMMARY else "")
     if failure.after_stop and failure.rank is not None:
         return tr("{end} after the stop", end=describe_ending(failure))
     return describe_ending(failure)
@@ -476,7 +476,7 @@ def render_reasons(verdict: Verdict) -> list[str]:
         + tr(
             "{process}: {what}",
             process=fold_names(names),
-            what=clip(translate_node_text(reason), LONGEST_LINE),
+            what=clip(translate_node_text(reason), MAX_LINE),
         )
         for reason, names in groups.items()
     ]
@@ -489,7 +489,7 @@ def _render_after(verdict: Verdict) -> list[str]:
         tr(
             "note: {nodes}: {problem}",
             nodes=fold_names(names),
-            problem=clip(translate_node_text(problem), LONGEST_LINE),
+            problem=clip(translate_node_text(problem), MAX_LINE),
         )
         for problem, names in groups.items()
     ]

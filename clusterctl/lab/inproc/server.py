@@ -220,8 +220,8 @@ class CommandSession:
         self.channel.close()
 
 
-MOST_SESSIONS = 10  # MaxSessions of OpenSSH
-MOST_UNAUTHENTICATED = 100  # connections that have not logged in yet, as MaxStartups of OpenSSH
+MAX_SESSIONS = 10  # MaxSessions of OpenSSH
+MAX_UNAUTHENTICATED = 100  # connections that have not logged in yet, as MaxStartups of OpenSSH
 LOGIN_SECONDS = 30.0
 
 
@@ -238,7 +238,7 @@ class SshServer:
         key_fields = (directory / "id_ed25519.pub").read_text(encoding="ascii").split()
         self.authorized_key = key_fields[1]
         self._socket: socket.socket | None = None
-        self._unauthenticated = threading.BoundedSemaphore(MOST_UNAUTHENTICATED)
+        self._unauthenticated = threading.BoundedSemaphore(MAX_UNAUTHENTICATED)
 
     @property
     def is_listening(self) -> bool:
@@ -349,7 +349,7 @@ class SshConnection(paramiko.ServerInterface):
             del self._channels[channel_id]
             self._terminals.pop(channel_id, None)
             self._environments.pop(channel_id, None)
-        if len(self._channels) >= MOST_SESSIONS:
+        if len(self._channels) >= MAX_SESSIONS:
             return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
         self._channels[chanid] = None
         return OPEN_SUCCEEDED

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MODULE = "clusterctl_breakpoint"  # the name of this file in the run's directory
-LONGEST_KEPT = 16 << 10  # characters of pdb's output that are kept for who connects
+MAX_KEPT = 16 << 10  # characters of pdb's output that are kept for who connects
 
 
 def socket_name(rank: int) -> str:
@@ -72,7 +72,7 @@ class Terminal:
 
     def write(self, text: str) -> None:
         """Write to who is connected, and keep the end of it for who comes."""
-        self._kept = (self._kept + text)[-LONGEST_KEPT:]
+        self._kept = (self._kept + text)[-MAX_KEPT:]
         if self._connection is not None:
             try:
                 self._connection.sendall(text.encode("utf-8", "replace"))

@@ -52,15 +52,15 @@ SLOW_FRACTION = 0.4  # of the usual bandwidth
 LATENCY_FACTOR, LATENCY_MARGIN = 5.0, 0.002  # times the usual latency, and seconds above it
 SIZES = (8, 64 << 10, 1 << 20, 16 << 20)  # bytes
 LARGE_SIZES = (128 << 20,)  # with NCCL
-LONGEST_ANSWER = 64 << 10  # bytes
+MAX_ANSWER = 64 << 10  # bytes
 BYTES_PER_RANK = 16  # of JSON, in the list of a round's groups
-LONGEST_ERROR = 300  # characters
-SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
+MAX_ERROR = 300  # characters
+MIN_TIME, MAX_TIME = 1e-9, 1e6  # seconds
 MARK = "clusterctl-deep "
 SECONDS_PER_SIZE = 0.3  # seconds per size, about
 # seconds that one all_reduce may be expected to take: of all, of fewer
-LONGEST_ALL_REDUCE = {True: 3.0, False: 0.7}
-MOST_REPETITIONS = 200
+MAX_ALL_REDUCE = {True: 3.0, False: 0.7}
+MAX_REPETITIONS = 200
 # where in Gloo's source, which means nothing to a user
 SOURCE_PREFIX = re.compile(r"^\[[^\]]*\.(?:cc|cpp|h):\d+\] ")
 ENOUGH_ROWS = 3  # rows that are enough, if time runs out in a larger one
@@ -221,7 +221,7 @@ def is_slow(result: Result, usual: Result) -> bool:
 def read_groups(text: bytes, size: int) -> List[List[Rank]]:
     """Read the groups of a round, which rank 0 has named; none at the end, and where it names what cannot be."""
     try:
-        message = Untrusted({"groups": parse_json(text, size * BYTES_PER_RANK + LONGEST_ANSWER)})
+        message = Untrusted({"groups": parse_json(text, size * BYTES_PER_RANK + MAX_ANSWER)})
     except MalformedError:
         return []
     groups = [
@@ -242,15 +242,15 @@ def read_node(text: bytes, size: int) -> NodeRank:
 def read_answer(text: bytes) -> RankProgress:
     """Read how it went on another rank; what it leaves out, or sends wrongly, is an error of that rank."""
     try:
-        message = parse_object(text, LONGEST_ANSWER)
+        message = parse_object(text, MAX_ANSWER)
     except MalformedError as error:
         return {"error": "its answer cannot be read: %s" % error, "rows": []}
     rows = [read_row(row) for row in message.rows("rows", len(SIZES + LARGE_SIZES))]
     answer: RankProgress = {"rows": [row for row in rows if row is not None]}
     if message.text("error"):
-        answer["error"], answer["late"] = message.text("error", LONGEST_ERROR), message.flag("late")
+        answer["error"], answer["late"] = message.text("error", MAX_ERROR), message.flag("late")
         return answer
-    joined = message.number("joined", 0.0, LONGEST_TIME)
+    joined = message.number("joined", 0.0, MAX_TIME)
     if not answer["rows"] or joined is None or message.choice("wrong") is None:
         return {"error": "its answer is incomplete", "rows": []}
     answer["wrong"], answer["joined"] = message.flag("wrong"), joined
@@ -259,7 +259,7 @@ def read_answer(text: bytes) -> RankProgress:
 
 def read_row(row: Row) -> Optional[List[float]]:
     """Read one measurement: bytes, and seconds for them."""
-    size, seconds = row.integer(0, 1, max(LARGE_SIZES)), row.number(1, SHORTEST_TIME, LONGEST_TIME)
+    size, seconds = row.integer(0, 1, max(LARGE_SIZES)), row.number(1, MIN_TIME, MAX_TIME)
     return None if size is None or seconds is None else [size, seconds]
 
 
@@ -339,7 +339,7 @@ class Worker:
         if child == 0:
             os.close(reader)
             key = "group/%d/%d" % (number, group_index)
-            longest = LONGEST_ALL_REDUCE[len(ranks) == self.size]
+            longest = MAX_ALL_REDUCE[len(ranks) == self.size]
             measure_and_exit(
                 writer, Participant(self.backend, key, ranks.index(self.rank), len(ranks), limit, longest)
             )
@@ -486,7 +486,7 @@ class Participant:
         first = self._max_over_ranks(self._time_once(data))
         times = [
             self._time_once(data)
-            for _ in range(min(MOST_REPETITIONS, int(SECONDS_PER_SIZE / max(first, 1e-6))))
+            for _ in range(min(MAX_REPETITIONS, int(SECONDS_PER_SIZE / max(first, 1e-6))))
         ]
         return self._max_over_ranks(min([*times, first]))
 

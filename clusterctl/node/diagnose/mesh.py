@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 
 
 SIZE = 256 << 10  # bytes each way: far more than one packet, so that a path that drops large ones shows
-LONGEST_BULK = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
+MAX_BULK = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
 ALL_RECEIVED = b"!"
 WRONG_PEER = "another program answers there"
 TCP_INFO_SIZE = 192
 # Where struct tcp_info has them (linux/tcp.h); the kernel only ever appends to it.
-LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, LEAST_RTT_OFFSET = 100, 68, 120, 148
+LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, MIN_RTT_OFFSET = 100, 68, 120, 148
 CONNECT_LIMIT = 2.5  # seconds; the kernel answers, and asks again after 1 s
 HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
 BULK_LIMIT = 2.5  # seconds without a byte
-MOST_PENDING = 144  # that have proved nothing yet
-LONGEST_NAME = 128  # characters
+MAX_PENDING = 144  # that have proved nothing yet
+MAX_NAME = 128  # characters
 ORDER_LIMIT = 60  # seconds for the first order: the slowest node's probe comes before it; nothing listens yet
 ALARM_SECONDS = 30  # seconds from the first order to the end of this process, whatever happens
 CLIENT_TIMEOUT = 5.0  # seconds for a client that does not read
@@ -84,7 +84,7 @@ def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
         (stats["rtt"],) = struct.unpack_from("=I", info, RTT_OFFSET)
         (stats["lost"],) = struct.unpack_from("=I", info, LOST_OFFSET)
         (stats["acked"],) = struct.unpack_from("=Q", info, ACKED_OFFSET)
-        (stats["least_rtt"],) = struct.unpack_from("=I", info, LEAST_RTT_OFFSET)
+        (stats["least_rtt"],) = struct.unpack_from("=I", info, MIN_RTT_OFFSET)
     except (OSError, struct.error):
         pass
     return stats
@@ -96,8 +96,8 @@ class Bulk:
     def __init__(self, loop: Loop, line_socket: LineSocket, on_bytes: Callable[[], None]) -> None:
         self.received = 0
         self._on_bytes = on_bytes
-        late = f"the data did not arrive within {LONGEST_BULK:g} s"
-        loop.after(LONGEST_BULK, f"bulk {id(self)}", lambda: line_socket.fail(late))
+        late = f"the data did not arrive within {MAX_BULK:g} s"
+        loop.after(MAX_BULK, f"bulk {id(self)}", lambda: line_socket.fail(late))
         line_socket.set_timeout("no byte", BULK_LIMIT, idle=True)
         line_socket.receive_bytes(self._count)
         line_socket.send(bytes(SIZE))
@@ -114,7 +114,7 @@ class MeshListener:
         self._loop = loop
         self._credentials = credentials
         self._trusted: Dict[LineSocket, None] = {}
-        self._listener = AuthenticatingListener(loop, sock, MOST_PENDING, HANDSHAKE_LIMIT, self._on_answer)
+        self._listener = AuthenticatingListener(loop, sock, MAX_PENDING, HANDSHAKE_LIMIT, self._on_answer)
         self._listener.open()
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class MeshListener:
     def _on_answer(self, line_socket: LineSocket, nonce: str, answer: Untrusted) -> None:
         """Accept a caller that proves the token; one at the master's port needs nothing more."""
         identity = (
-            answer.text("name", LONGEST_NAME),
+            answer.text("name", MAX_NAME),
             self._credentials.name,
             nonce,
             read_nonce(answer),
@@ -207,7 +207,7 @@ class Caller:
 
     def _on_proven(self, line_socket: LineSocket, message: Untrusted) -> None:
         self._step = "transfer"
-        self._seen = message.text("seen", LONGEST_NAME)
+        self._seen = message.text("seen", MAX_NAME)
         if self._peer["listener"] == MASTER:
             self._finish()
         else:

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 LIMIT = 1.0  # seconds for the ranks' answers
 STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come
 POLL = 0.01
-LARGEST_RECORDS = 8 << 20  # bytes of flight recorders that are read
+MAX_RECORDS = 8 << 20  # bytes of flight recorders that are read
 ENTRIES = 12  # of each process group, unless more are asked for
 GROUPS = 32
-LONGEST_MEMBERS = 4096
+MAX_MEMBERS = 4096  # characters
 STDERR_BYTES = 2048
-MOST_RANKS = 256
-MOST_ENTRIES, MOST_VALUES = 20_000, 1_000_000
+MAX_RANKS = 256
+MAX_ENTRIES, MAX_VALUES = 20_000, 1_000_000
 SIGNAL, STATE, RECORDS = 41, b"s", b"?"  # see rank.py
 MARKER = ("rank", "pid", "starttime", "stacks", "thread")
 MAIN = "main"  # the main thread's ident; runs that were started by an older clusterctl do not have it
-MOST_MARKERS = 1024
-LONGEST_STACK = 24 << 10  # bytes
-MOST_FRAMES = 100  # of a thread; faulthandler leaves out the outermost
+MAX_MARKERS = 1024
+MAX_STACK = 24 << 10  # bytes
+MAX_FRAMES = 100  # of a thread; faulthandler leaves out the outermost
 NO_FRAME = "  <no Python frame>"
 THREAD = re.compile(r"(?:Current t|T)hread 0x([0-9a-f]{1,16})\b.{0,100}\(most recent call first\):")
 STOPPED = "tT"
@@ -92,7 +92,7 @@ def find_ranks(folder: str, state: State) -> List[Asked]:
         by_rank = {}  # the only recorded process has started them
     for identity, marker in sorted(others.items()):
         by_rank.setdefault(marker["rank"], Asked(folder, marker["rank"], identity, marker, None))
-    return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
+    return [by_rank[rank] for rank in sorted(by_rank)][:MAX_RANKS]
 
 
 class Asked:
@@ -213,12 +213,12 @@ def read_groups(path: str, entries: int, now: float) -> Any:
     problems = []
     try:
         with open(path, "rb") as source:
-            lines = source.read(LARGEST_RECORDS).split(b"\n")
+            lines = source.read(MAX_RECORDS).split(b"\n")
     except OSError as error:
         return [], str(error.strerror)
     for line in lines:
         try:
-            groups += condense(parse_object(line, LARGEST_RECORDS, MOST_VALUES), now, entries)
+            groups += condense(parse_object(line, MAX_RECORDS, MAX_VALUES), now, entries)
         except MalformedError:
             problems.append(line.decode("utf-8", "replace")[:200])
     return groups[:GROUPS], "; ".join(problems)
@@ -227,11 +227,11 @@ def read_groups(path: str, entries: int, now: float) -> Any:
 def condense(recorder: Untrusted, now: float, most: int) -> List[RecordedGroup]:
     """Keep of each process group the last entries, and how old they are."""
     entries: Dict[str, List[Untrusted]] = {}
-    for entry in recorder.records("entries", MOST_ENTRIES):
+    for entry in recorder.records("entries", MAX_ENTRIES):
         entries.setdefault("".join(entry.texts("process_group", 1)), []).append(entry)
     most = max(ENTRIES, most * 4 // max(4, len(entries)))
-    configs = recorder.named_records("pg_config", MOST_ENTRIES)
-    members = {name: config.text("ranks", LONGEST_MEMBERS) for name, config in configs.items()}
+    configs = recorder.named_records("pg_config", MAX_ENTRIES)
+    members = {name: config.text("ranks", MAX_MEMBERS) for name, config in configs.items()}
     return [
         {
             "name": name,
@@ -265,7 +265,7 @@ if TYPE_CHECKING:
 def read_markers(folder: str) -> Dict[Identity, RankMarker]:
     """Read what the processes of an attempt have written of themselves."""
     markers = {}
-    for path in list_folder(folder, "*.json")[:MOST_MARKERS]:
+    for path in list_folder(folder, "*.json")[:MAX_MARKERS]:
         with suppress(MalformedError):
             content = parse_object((read_text(path) or "").encode("utf-8"))
             numbers = {name: content.integer(name, 0) for name in (*MARKER, MAIN)}
@@ -352,8 +352,8 @@ class StackRequest:
         try:
             with open(self._path, "rb") as source:
                 size = source.seek(0, os.SEEK_END)
-                source.seek(max(self._start, size - 4 * LONGEST_STACK))
-                return OURS.sub("", source.read(4 * LONGEST_STACK).decode("utf-8", "replace"))
+                source.seek(max(self._start, size - 4 * MAX_STACK))
+                return OURS.sub("", source.read(4 * MAX_STACK).decode("utf-8", "replace"))
         except OSError:
             return ""
 
@@ -361,9 +361,7 @@ class StackRequest:
         """Read what has come, without the addresses of threads and the thread that answers us; empty if nothing."""
         threads = ADDRESS.sub(r"\1", self._read_end()).split("\n\n")
         text = "\n\n".join(thread for thread in threads if not ANSWERING.search(thread))
-        return (
-            text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
-        )  # the main thread is last
+        return text if len(text) <= MAX_STACK else "...\n" + text[-MAX_STACK:]  # the main thread is last
 
 
 def find_thread(stacks: str, ident: int) -> str:
@@ -385,7 +383,7 @@ def find_thread(stacks: str, ident: int) -> str:
 def is_script_over(main_stack: str) -> bool:
     """Whether the main thread is known to have left the script: no frame of a module is in its stack."""
     frames = main_stack.split("\n") if main_stack else []
-    return 0 < len(frames) < MOST_FRAMES and not any(frame.endswith(" in <module>") for frame in frames)
+    return 0 < len(frames) < MAX_FRAMES and not any(frame.endswith(" in <module>") for frame in frames)
 
 
 def catches_signal(pid: int) -> bool:

@@ -32,7 +32,7 @@ from ..state.workdir import parse_dict
 from .imports import count_bytes, is_stable
 from .inherited import read_inherited
 from .warm_client import (
-    LONGEST_VARIABLE,
+    MAX_VARIABLE,
     close_all,
     is_private,
     peer_uid,
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import Spec
     from ...protocol.messages.local import RunOrder, WarmServerFacts
 
-MOST_WORDS = 10_000
-MOST_OPTIONS = 100  # words of an interpreter's command line
+MAX_WORDS = 10_000
+MAX_OPTIONS = 100  # words of an interpreter's command line
 REQUEST_LIMIT = 2.0  # seconds for a request at the socket
 CHECK_INTERVAL = 5.0  # seconds between looks at the memory
-LEAST_AVAILABLE = 0.05  # of the memory
-MOST_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
-LONGEST_WAIT = 86400.0  # seconds
+MIN_AVAILABLE = 0.05  # of the memory
+MAX_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
+MAX_WAIT = 86400.0  # seconds
 
 
 def main(arguments: List[str]) -> None:
@@ -75,7 +75,7 @@ def main(arguments: List[str]) -> None:
         wait_as_agent(apply_environment(rundir, spec), agent_end, {"orders": orders[0], "beats": beats[1]})
         return
     close_all((orders[0], beats[1], agent_end.detach()))
-    standby = Standby(apply_environment(rundir, spec), line, now() + min(until - time.time(), LONGEST_WAIT))
+    standby = Standby(apply_environment(rundir, spec), line, now() + min(until - time.time(), MAX_WAIT))
     standby.wait(listener, own, os.path.join(socket_folder(workdir), socket_name(node)))
     if standby.order is not None:
         exec_role(standby.order, standby.log, {"agent": agent}, {"orders": orders[1], "beats": beats[0]})
@@ -160,7 +160,7 @@ class Standby:
         The answer comes before all else: without one the verb starts the run itself, and there must be no second.
         """
         order = read_order(request)
-        differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
+        differences = sorted(set(request.texts("inherited", 100, MAX_VARIABLE)) ^ set(read_inherited()))
         if differences:
             refusal = "this login has other limits or rights: %s" % differences[0][:200]
             send(connection, {"refused": refusal})
@@ -186,14 +186,14 @@ class Standby:
 
 def read_order(request: Untrusted) -> RunOrder:
     """Read which run guardian and agent are for, and how they are started."""
-    argv = list(request.texts("argv", MOST_OPTIONS))
+    argv = list(request.texts("argv", MAX_OPTIONS))
     if not argv:
         raise MalformedError("no argv")
     return {
         "do": "start",
         "argv": argv,
         "rundir": request.text("rundir"),
-        "env": list(request.texts("env", MOST_WORDS, LONGEST_VARIABLE)),
+        "env": list(request.texts("env", MAX_WORDS, MAX_VARIABLE)),
         "cwd": request.text("cwd"),
     }
 
@@ -285,10 +285,10 @@ def is_short(sizes: Sequence[str], pressure: Sequence[str]) -> bool:
     """Return the same by the lines of meminfo, and of the kernel's pressure stall information if it has that."""
     values = dict(line.split(":", 1) for line in sizes if ":" in line)
     total, available = (int(values.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable"))
-    if total and "MemAvailable" in values and available < total * LEAST_AVAILABLE:
+    if total and "MemAvailable" in values and available < total * MIN_AVAILABLE:
         return True
     some = next(iter(pressure), "").partition("avg10=")[2].split(" ")[0]
-    return float(some or 0.0) > MOST_STALLED
+    return float(some or 0.0) > MAX_STALLED
 
 
 def read_lines(path: str) -> List[str]:

@@ -108,10 +108,10 @@ def describe_other(answer: Untrusted) -> WarmServerFacts:
 
 
 LENGTH = struct.Struct("!I")
-MOST_BYTES = 1 << 20
-MOST_VALUES = 20_000
-MOST_DESCRIPTORS = 3
-LONGEST_VARIABLE = 1 << 18  # the kernel takes 128 KiB
+MAX_BYTES = 1 << 20
+MAX_VALUES = 20_000
+MAX_DESCRIPTORS = 3
+MAX_VARIABLE = 1 << 18  # the kernel takes 128 KiB
 
 
 def send(
@@ -129,7 +129,7 @@ def send(
 def receive(connection: socket.socket) -> Tuple[Optional[Untrusted], List[int]]:
     """Receive a message and its descriptors; None at the end, MalformedError for what is none within bounds."""
     numbers = array.array("i")
-    room = socket.CMSG_SPACE(MOST_DESCRIPTORS * numbers.itemsize)
+    room = socket.CMSG_SPACE(MAX_DESCRIPTORS * numbers.itemsize)
     flags = socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
     head, ancillary, _, _ = connection.recvmsg(LENGTH.size, room, flags)
     for level, kind, data in ancillary:
@@ -146,7 +146,7 @@ def _receive_content(connection: socket.socket, head: bytes) -> Optional[Untrust
     if len(head) < LENGTH.size:
         return None
     (size,) = LENGTH.unpack(head)
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise MalformedError("%d bytes" % size)
     content = b""
     while len(content) < size:
@@ -154,7 +154,7 @@ def _receive_content(connection: socket.socket, head: bytes) -> Optional[Untrust
         if not chunk:
             return None
         content += chunk
-    return parse_object(content, MOST_BYTES, MOST_VALUES)
+    return parse_object(content, MAX_BYTES, MAX_VALUES)
 
 
 def close_all(descriptors: Sequence[int]) -> None:

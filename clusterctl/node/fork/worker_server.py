@@ -42,7 +42,7 @@ from ...protocol.untrusted import MalformedError, Untrusted
 from ..runtime.processes import set_subreaper
 from .imports import TORCHRUN
 from .warm_client import (
-    LONGEST_VARIABLE,
+    MAX_VARIABLE,
     close_all,
     pack_text,
     pack_variables,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.local import ForkWorker
 
 
-MOST_WORDS = 10_000
+MAX_WORDS = 10_000
 
 
 def serve(control: socket.socket) -> Command:
@@ -113,9 +113,9 @@ def wait_for_request(control: socket.socket) -> Tuple[Command, List[int]]:
 
 def unpack_command(request: Untrusted) -> Command:
     """Read a command again."""
-    env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
-    argv = request.texts("argv", MOST_WORDS, LONGEST_VARIABLE)
-    return Command([*map(unpack_text, argv)], env, unpack_text(request.text("cwd", LONGEST_VARIABLE)))
+    env = unpack_variables(request.texts("env", MAX_WORDS, MAX_VARIABLE))
+    argv = request.texts("argv", MAX_WORDS, MAX_VARIABLE)
+    return Command([*map(unpack_text, argv)], env, unpack_text(request.text("cwd", MAX_VARIABLE)))
 
 
 def prepare_worker(command: Command, stdout: int, stderr: int, line: socket.socket) -> None:

@@ -15,7 +15,7 @@ from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE, STALLED
 from ...protocol.states import FINAL, LOST, SUCCEEDED
 from ...protocol.untrusted import Untrusted
-from .limits import LONGEST_PAUSE
+from .limits import MAX_PAUSE
 
 if TYPE_CHECKING:
     from ...protocol.end_record import EndRecord
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ...protocol.root_cause import Cause
 
 
-MOST_WITHOUT_PROGRESS = 3  # attempts in a row without progress
+MAX_WITHOUT_PROGRESS = 3  # attempts in a row without progress
 WARM_SECONDS = 5.0
 FIRST_PAUSE = 1.0  # seconds; each is twice the one before
-LONGEST_TEXT = 300  # characters
+MAX_TEXT = 300  # characters
 
 
 class Roster:
@@ -188,7 +188,7 @@ class Policy(NamedTuple):
 
     def pause_before(self, restart: int) -> float:
         """Return the seconds before the first, second ... restart."""
-        return min(LONGEST_PAUSE, self.pause * 2.0 ** (restart - 1))
+        return min(MAX_PAUSE, self.pause * 2.0 ** (restart - 1))
 
     def refuse(self, reason: str, restarts: int) -> Optional[str]:
         """Return why an attempt that ended for a reason is the last, after so many restarts; None if it need not be."""
@@ -199,8 +199,8 @@ class Policy(NamedTuple):
     def lacks_progress(self, history: Sequence[AttemptEnd], entry: AttemptEnd) -> bool:
         """Whether this attempt is one too many without progress, after those before it."""
         before = [other for other in history if other["attempt"] != entry["attempt"]]
-        last = [*before, entry][-MOST_WITHOUT_PROGRESS:]
-        return len(last) == MOST_WITHOUT_PROGRESS and all(other["progress"] is False for other in last)
+        last = [*before, entry][-MAX_WITHOUT_PROGRESS:]
+        return len(last) == MAX_WITHOUT_PROGRESS and all(other["progress"] is False for other in last)
 
 
 NEVER = Policy(0, (), "", 0.0, 0.0, never=True)
@@ -264,7 +264,7 @@ def _describe(cause: Cause) -> str:
     if cause.has_left:
         return f"{subject} left while the others still needed it"
     if failure.exception:
-        return f"{subject}: {strip_rank(failure.exception)}"[:LONGEST_TEXT]
+        return f"{subject}: {strip_rank(failure.exception)}"[:MAX_TEXT]
     if failure.reason:
         return f"{subject}: {failure.reason}"
     return f"{subject if failure.rank is not None else f'torchrun on {subject}'}, {render_ending(failure)}"

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from ..runtime.connections import HandshakeAnswer
 
 
-LONGEST_LINE = 64 << 10
+MAX_LINE = 64 << 10  # bytes
 SIGNED_PIECE = 48 << 10  # characters of a message in one line
-LONGEST_MESSAGE = 4 << 20
+MAX_MESSAGE = 4 << 20  # bytes
 JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
 TRY_LIMIT = 5.0  # seconds of one try, up to the hub's welcome
 RETRY_PAUSE = 0.2
@@ -100,13 +100,13 @@ class SignedLines:
         self._count += 1
         self._pieces.append(payload[2:])
         self._length += len(payload) - 2
-        if self._length > LONGEST_MESSAGE or not payload[2:]:
+        if self._length > MAX_MESSAGE or not payload[2:]:
             raise ChannelError("it sent an endless message")
         if payload[:1] == "+":
             return None
         text, self._pieces, self._length = "".join(self._pieces), [], 0
         try:
-            return parse_object(text.encode("ascii"), LONGEST_MESSAGE)
+            return parse_object(text.encode("ascii"), MAX_MESSAGE)
         except MalformedError as error:
             raise ChannelError(f"it sent a malformed message ({error})") from None
 
@@ -138,7 +138,7 @@ class SecureChannel:
     def open(self, on_message: OnMessage, on_close: OnClose) -> None:
         """Begin to receive."""
         self._on_message = on_message
-        self._line_socket.trust(self._on_line, on_close, LONGEST_LINE)
+        self._line_socket.trust(self._on_line, on_close, MAX_LINE)
 
     def send(self, message: Message, attempt: Optional[int] = None) -> None:
         """Send a message."""

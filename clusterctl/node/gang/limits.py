@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.frames import SILENCE_LIMIT
-from ...protocol.messages.gang import LONGEST_REASON, Bounds, StopOrder
+from ...protocol.messages.gang import MAX_REASON, Bounds, StopOrder
 from ...protocol.reasons import FAILURE
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ SUSPECTED_AFTER = 4  # beats without an answer, after which a node must answer c
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
 FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
-LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
-LONGEST_PAUSE = 30.0  # seconds before a restart
+MAX_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
+MAX_PAUSE = 30.0  # seconds before a restart
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
 DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 
@@ -56,14 +56,14 @@ def read_bounds(spec: Spec) -> Bounds:
         node_ranks=int(spec["nnodes"]),
         failures=int(spec.get("world_size") or DEFAULT_RANKS) + NON_RANK_FAILURES,
         attempts=int(restart["max"]) + slots + 1 if restart else 1,  # each succession may skip a number
-        grace=max(float(spec.get("grace") or 0.0), LONGEST_GRACE),
-        pause=max(LONGEST_PAUSE, silence_limit(spec)),
+        grace=max(float(spec.get("grace") or 0.0), MAX_GRACE),
+        pause=max(MAX_PAUSE, silence_limit(spec)),
     )
 
 
 def failure_order(reason: str) -> StopOrder:
     """End what is left of an attempt that has failed."""
-    return StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE)
+    return StopOrder(reason[:MAX_REASON], FAILURE_WAIT, FAILURE)
 
 
 def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 WITNESSES = 2  # other nodes that are asked
 CHECK_BEATS = 1.5  # beats that a check takes: what others found is here at the second one after it has begun
 LOST_AFTER = SUSPECTED_AFTER + 2  # beats
-MOST_CHECKS = 16  # at once: each opens files
+MAX_CHECKS = 16  # at once: each opens files
 TRIES = 4  # connections to each port, so that the last one is tried late: a cable may be back by then
 # Nothing came back. A missing address of our own is the same: we are cut off, and the others cannot reach us.
 NO_ANSWER = (
@@ -163,7 +163,7 @@ class NodeChecks:
 
     def can_check(self, slot: Slot) -> bool:
         """Whether the spec has where a node could answer, and not too many checks run already."""
-        return slot in self._ports and len(self._running) < MOST_CHECKS
+        return slot in self._ports and len(self._running) < MAX_CHECKS
 
     def has_answered(self, slot: Slot) -> bool:
         """Whether a node has ever answered a connection of ours: if not, no answer proves nothing."""

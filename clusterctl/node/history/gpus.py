@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LIBRARY = "libnvidia-ml.so.1"
 DRIVER = ("/dev/nvidiactl", "/dev/dxg")  # without one of these the library finds no GPU
 FRESH = 3 * INTERVAL  # seconds for which an answer of the child counts
-MOST_GPUS = 64
+MAX_GPUS = 64
 SMI_INTERVAL = 15.0  # seconds between two answers of nvidia-smi, each of which costs processor time
 CLOCK_SM, TEMPERATURE_GPU = 1, 0
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
@@ -67,7 +67,7 @@ class Nvml:
             raise OSError("NVML does not start")
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        self._devices = [self._device(index) for index in range(min(count.value, MOST_GPUS))]
+        self._devices = [self._device(index) for index in range(min(count.value, MAX_GPUS))]
         if not self._devices:
             raise OSError("NVML knows no GPU")
         self._events = self._watch_events()
@@ -132,7 +132,7 @@ class Nvml:
     def _read_events(self) -> None:
         """Note the newest Xid of each GPU; nothing is waited for."""
         event = EventData()
-        for _ in range(MOST_GPUS if self._events is not None else 0):
+        for _ in range(MAX_GPUS if self._events is not None else 0):
             if not self._call("nvmlEventSetWait_v2", self._events, ctypes.byref(event), 0):
                 return
             self._xids[event.device or 0] = int(event.data)
@@ -155,7 +155,7 @@ class SlowGpus:
     def sample(self) -> Dict[Column, float]:
         """Return the newest answer."""
         values: Dict[Column, float] = {}
-        for gpu in self._sampler.latest().gpus[:MOST_GPUS]:
+        for gpu in self._sampler.latest().gpus[:MAX_GPUS]:
             used, index = gpu.memory_used, str(gpu.index)
             found = (
                 ("busy", gpu.busy),

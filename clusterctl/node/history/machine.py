@@ -17,15 +17,15 @@ from ...protocol.run_paths import RunPaths
 from ..probe.questions import list_folder, read_memory
 from ..probe.utilization import parse_processors
 from .gpus import Gpus
-from .ring import INTERVAL, MOST_COLUMNS, NAN, RingSet
+from .ring import INTERVAL, MAX_COLUMNS, NAN, RingSet
 
 if TYPE_CHECKING:
     from .ring import Column
 
 
-MOST_ERRORS = 5  # after which nothing is sampled any more
-MOST_FILE = 1 << 16
-MOST_NICS, MOST_RANKS, MOST_PORTS = 32, 64, 16
+MAX_ERRORS = 5  # after which nothing is sampled any more
+MAX_FILE = 1 << 16  # bytes
+MAX_NICS, MAX_RANKS, MAX_PORTS = 32, 64, 16
 SECTOR = 512
 RDMA_EVERY, DISK_EVERY = 5, 15  # samples; the firmware of a NIC, or a file server, may take its time
 PROCESSORS, MEMORY, NICS, DISKS = "/proc/stat", "/proc/meminfo", "/proc/net/dev", "/proc/diskstats"
@@ -52,7 +52,7 @@ class OpenFiles:
         try:
             if descriptor is None:
                 descriptor = self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(descriptor, MOST_FILE, 0)
+            return os.pread(descriptor, MAX_FILE, 0)
         except OSError:
             self.forget(path)
             return b""
@@ -155,7 +155,7 @@ class MachineSampler:
                     self._rates.add(values, ("rdma", name, quantity), sum(counts) * size, now)
 
     def _sample_ranks(self, values: Dict[Column, float], ranks: Mapping[int, int], now: float) -> None:
-        paths = {rank: "/proc/%d/stat" % ranks[rank] for rank in sorted(ranks)[:MOST_RANKS]}
+        paths = {rank: "/proc/%d/stat" % ranks[rank] for rank in sorted(ranks)[:MAX_RANKS]}
         for rank, path in paths.items():
             usage = parse_usage(self._files.read(path))
             if usage is not None:
@@ -182,7 +182,7 @@ def parse_nics(text: str) -> List[Tuple[str, Dict[str, int]]]:
                 "drops": counts[3] + counts[11],
             }
             found.append((name.strip(), quantities))
-    return found[:MOST_NICS]
+    return found[:MAX_NICS]
 
 
 def parse_disks(text: str, names: Iterable[str]) -> Tuple[int, int]:
@@ -211,7 +211,7 @@ def _find_ports() -> List[Tuple[str, str]]:
         for adapter in list_folder(RDMA)
         for port in list_folder(os.path.join(adapter, "ports"))
     ]
-    return ports[:MOST_PORTS]
+    return ports[:MAX_PORTS]
 
 
 class HistoryRecorder:
@@ -244,7 +244,7 @@ class HistoryRecorder:
         machine.sample(self._ranks())  # the first rates need a moment before them
         pause = INTERVAL / 2
         try:
-            while errors < MOST_ERRORS and not self._stopped.wait(pause):
+            while errors < MAX_ERRORS and not self._stopped.wait(pause):
                 began = time.monotonic()
                 try:
                     self._record({**machine.sample(self._ranks()), **gpus.source.sample()}, machine, gpus)
@@ -257,8 +257,8 @@ class HistoryRecorder:
 
     def _record(self, values: Dict[Column, float], machine: MachineSampler, gpus: Gpus) -> None:
         fresh = [column for column in values if column not in self._columns]
-        if self._set is None or (fresh and len(self._columns) < MOST_COLUMNS):
-            self._columns = (self._columns + sorted(fresh))[:MOST_COLUMNS]
+        if self._set is None or (fresh and len(self._columns) < MAX_COLUMNS):
+            self._columns = (self._columns + sorted(fresh))[:MAX_COLUMNS]
             if self._set is not None:
                 self._set.close()
             about = {**machine.about(), "gpus": gpus.source.about()}

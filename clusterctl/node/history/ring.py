@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 INTERVAL = 2.0  # seconds between two samples
 LEVELS = ((INTERVAL, 3600), (30.0, 2880), (600.0, 1008))  # seconds and records: 2 hours, a day, a week
-MOST_BYTES = 2 << 20  # of records in a file
-MOST_HEADER = 1 << 17
-MOST_SETS = 6  # of columns; the oldest go
-MOST_COLUMNS = 600
-LONGEST_NAME = 64
+MAX_BYTES = 2 << 20  # of records in a file
+MAX_HEADER = 1 << 17  # bytes
+MAX_SETS = 6  # of columns; the oldest go
+MAX_COLUMNS = 600
+MAX_NAME = 64  # characters
 PEAKS = ("memory", "rss", "temperature", "throttle", "xid")  # of these the highest counts, not the mean
 NAN = float("nan")
 
@@ -76,7 +76,7 @@ class RingFile:
     def __init__(self, path: str, header: bytes, columns: int, most: int) -> None:
         self._format = struct.Struct("<d%df" % columns)
         self._begin = len(header)
-        self._capacity = max(16, min(most, MOST_BYTES // self._format.size))
+        self._capacity = max(16, min(most, MAX_BYTES // self._format.size))
         self._written = 0
         self._descriptor = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -101,7 +101,7 @@ class RingSet:
         with suppress(FileExistsError):
             os.mkdir(folder, 0o700)  # no parents: a run that was removed stays removed
         sets = _sets(folder)
-        for old in sets[: max(0, len(sets) - MOST_SETS + 1)]:
+        for old in sets[: max(0, len(sets) - MAX_SETS + 1)]:
             for level in range(len(LEVELS)):
                 _remove(os.path.join(folder, "%d.%d" % (old, level)))
         base = os.path.join(folder, str(sets[-1] + 1 if sets else 0))
@@ -173,17 +173,17 @@ def read_file(path: str) -> Optional[Samples]:
     """Read one file; None if it is none of ours."""
     try:
         with open(path, "rb") as source:
-            content = source.read(MOST_HEADER + MOST_BYTES)
+            content = source.read(MAX_HEADER + MAX_BYTES)
     except OSError:
         return None
     head, newline, rest = content.partition(b"\n")
     try:
-        header = parse_object(head, MOST_HEADER)
+        header = parse_object(head, MAX_HEADER)
     except MalformedError:
         return None
     columns = [
-        (row.text(0, LONGEST_NAME), row.text(1, LONGEST_NAME), row.text(2, LONGEST_NAME))
-        for row in header.rows("columns", MOST_COLUMNS)
+        (row.text(0, MAX_NAME), row.text(1, MAX_NAME), row.text(2, MAX_NAME))
+        for row in header.rows("columns", MAX_COLUMNS)
     ]
     if not newline or not columns:
         return None
@@ -199,7 +199,7 @@ def _known(about: Untrusted) -> Dict[str, object]:
         "cores": about.integer("cores", 1, 1 << 20),
         "memory": about.integer("memory", 0),
         "gpus": [
-            {"name": gpu.text("name", LONGEST_NAME), "memory": gpu.number("memory", 0.0)}
+            {"name": gpu.text("name", MAX_NAME), "memory": gpu.number("memory", 0.0)}
             for gpu in about.records("gpus", 64)
         ],
     }
@@ -221,7 +221,7 @@ class Thinned(NamedTuple):
 
 def thin(found: Sequence[Samples], begin: float, end: float, points: int) -> Thinned:
     """Put samples of several sets together in `points` equal parts of the time."""
-    columns = list(dict.fromkeys(column for samples in found for column in samples.columns))[:MOST_COLUMNS]
+    columns = list(dict.fromkeys(column for samples in found for column in samples.columns))[:MAX_COLUMNS]
     width = max(INTERVAL, (end - begin) / max(1, points))
     places = {column: place for place, column in enumerate(columns)}
     parts: Dict[int, Thinner] = {}

@@ -1,7 +1,7 @@
 """Numbers that a rank has written: its loss, its rate; in its logs, and in TensorBoard's event files.
 
 They are read when a report is made, never while the run goes on. A log of any length costs the same: what is longer
-than MOST_READ is read in pieces over its whole length. Patterns of a job are regular expressions that its user wrote,
+than MAX_READ is read in pieces over its whole length. Patterns of a job are regular expressions that its user wrote,
 and lines are what anybody printed: lines are short, and a timer ends it all (Python looks for signals while it
 matches), so that no pattern can hold the node up. Event files hold TFRecords, of whose protobuf messages three fields
 are read:
@@ -11,7 +11,7 @@ are read:
     Summary   1: value, repeated
     Value     1: tag (text)   2: simple_value (float)   8: tensor { 1: type   4: bytes or 5: floats }
 
-Such a file may be anything: every length is checked before it is used, and nothing is read beyond MOST_EVENT_BYTES.
+Such a file may be anything: every length is checked before it is used, and nothing is read beyond MAX_EVENT_BYTES.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import (
     Union,
 )
 
-from ...protocol.untrusted import LATEST
+from ...protocol.untrusted import MAX_TIME
 from ..logs.log_file import open_log
 from ..logs.time_index import TimeIndex
 from ..runtime.time_limit import TooSlowError
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 
 TIME_LIMIT = 3.0  # seconds for all logs of a node
-MOST_READ = 24 << 20  # bytes of a log
+MAX_READ = 24 << 20  # bytes of a log
 PIECE = 256 << 10
-LONGEST_LINE = 1000  # bytes; longer ones are left out
-MOST_NAMES = 24
-MOST_KEPT = 20_000  # values of a name before they are thinned
-LONGEST_NAME = 48
+MAX_LINE = 1000  # bytes; longer ones are left out
+MAX_NAMES = 24
+MAX_KEPT = 20_000  # values of a name before they are thinned
+MAX_NAME = 48  # characters
 EVENT_FILE_MARK = "events.out.tfevents."
-MOST_FILES, MOST_FOLDERS, DEEPEST = 8, 400, 5
-MOST_EVENT_BYTES = 16 << 20
-MOST_RECORD = 1 << 20
+MAX_FILES, MAX_FOLDERS, DEEPEST = 8, 400, 5
+MAX_EVENT_BYTES = 16 << 20
+MAX_RECORD = 1 << 20  # bytes
 Field = Tuple[int, Union[int, bytes]]
 
 # Python writes up to 22 decimals. What follows a number makes it another one: 0.5s, 1.2.3, or one that is longer.
@@ -108,7 +108,7 @@ def find_values(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, fl
         if value is not None:
             found[name] = value
     for match in NAMED.finditer(line):
-        name = re.sub(r"[ /-]", "_", match.group(1).strip().lower())[:LONGEST_NAME]
+        name = re.sub(r"[ /-]", "_", match.group(1).strip().lower())[:MAX_NAME]
         value = _number(match.group(2))
         if value is not None:
             found.setdefault(name, value)
@@ -127,13 +127,13 @@ def _number(text: Optional[str]) -> Optional[float]:
 def compile_patterns(patterns: Mapping[str, str]) -> Dict[str, Pattern[str]]:
     """Compile the job's patterns; one that is none is left out."""
     compiled = {}
-    for name, text in list(patterns.items())[:MOST_NAMES]:
+    for name, text in list(patterns.items())[:MAX_NAMES]:
         try:
-            pattern = re.compile(str(text)[:LONGEST_LINE])
+            pattern = re.compile(str(text)[:MAX_LINE])
         except (re.error, OverflowError, RecursionError):
             continue
         if pattern.groups >= 1:
-            compiled[str(name)[:LONGEST_NAME]] = pattern
+            compiled[str(name)[:MAX_NAME]] = pattern
     return compiled
 
 
@@ -163,11 +163,11 @@ class LogScalars:
             index.close()
 
     def _keep(self, index: TimeIndex, found: List[Tuple[int, Optional[int], Dict[str, float]]]) -> None:
-        stride = 1 + len(found) // MOST_KEPT
+        stride = 1 + len(found) // MAX_KEPT
         for offset, step, values in found[::stride]:
             time = index.time_marks(offset, offset)[0][1]
             for name, value in values.items():
-                if name in self.values or len(self.values) < MOST_NAMES:
+                if name in self.values or len(self.values) < MAX_NAMES:
                     self.values.setdefault(name, []).append(Scalar(time, step, value))
 
 
@@ -175,8 +175,8 @@ def _lines(path: str) -> Iterator[Tuple[int, str]]:
     """Yield the lines that may hold a number of interest, with their places; a bar that redraws itself is many."""
     with os.fdopen(open_log(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size
-        pieces = max(1, min(MOST_READ, size) // PIECE)
-        stride = PIECE if size <= MOST_READ else size // pieces
+        pieces = max(1, min(MAX_READ, size) // PIECE)
+        stride = PIECE if size <= MAX_READ else size // pieces
         rest, place = b"", 0
         for begin in range(0, size, stride):
             source.seek(begin)
@@ -187,9 +187,9 @@ def _lines(path: str) -> Iterator[Tuple[int, str]]:
             place = begin + PIECE
             lines = content.replace(b"\r", b"\n").split(b"\n")
             rest = lines.pop() if begin + PIECE < size else b""
-            rest = rest[-LONGEST_LINE - 1 :] if len(rest) <= LONGEST_LINE else b""
+            rest = rest[-MAX_LINE - 1 :] if len(rest) <= MAX_LINE else b""
             for line in lines:
-                if len(line) <= LONGEST_LINE and any(hint in line for hint in HINTS):
+                if len(line) <= MAX_LINE and any(hint in line for hint in HINTS):
                     yield start, line.decode("utf-8", "replace")
                 start += len(line) + 1
 
@@ -218,7 +218,7 @@ def find_event_files(folders: List[str]) -> List[str]:
     found: List[Tuple[float, str]] = []
     for folder in folders:
         for count, (path, folders_inside, names) in enumerate(os.walk(folder)):
-            if count >= MOST_FOLDERS:
+            if count >= MAX_FOLDERS:
                 break
             if path[len(folder) :].count(os.sep) >= DEEPEST:
                 folders_inside.clear()
@@ -226,7 +226,7 @@ def find_event_files(folders: List[str]) -> List[str]:
                 file = os.path.join(path, name)
                 if EVENT_FILE_MARK in name and os.path.isfile(file) and not os.path.islink(file):
                     found.append((os.stat(file).st_mtime, file))
-    return [file for _, file in sorted(found)[-MOST_FILES:]]
+    return [file for _, file in sorted(found)[-MAX_FILES:]]
 
 
 def read_event_file(content: bytes) -> Dict[str, List[Scalar]]:
@@ -242,11 +242,11 @@ def read_event_file(content: bytes) -> Dict[str, List[Scalar]]:
                     step = value
                 elif number == 5 and isinstance(value, bytes):
                     summaries.append(value)
-            if not 0.0 < time < LATEST or step >= 1 << 63:
+            if not 0.0 < time < MAX_TIME or step >= 1 << 63:
                 continue
             for summary in summaries:
                 for tag, number_seen in _values(summary):
-                    if (tag in values or len(values) < MOST_NAMES) and len(values.get(tag, ())) < MOST_KEPT:
+                    if (tag in values or len(values) < MAX_NAMES) and len(values.get(tag, ())) < MAX_KEPT:
                         values.setdefault(tag, []).append(Scalar(time, step, number_seen))
         except ValueError:  # not a message: the next record may be one
             continue
@@ -258,7 +258,7 @@ def records(content: bytes) -> Iterator[bytes]:
     offset = 0
     while offset + 12 <= len(content):
         (length,) = struct.unpack_from("<Q", content, offset)
-        if length > MOST_RECORD or offset + 16 + length > len(content):
+        if length > MAX_RECORD or offset + 16 + length > len(content):
             return
         yield content[offset + 12 : offset + 12 + length]
         offset += 16 + length
@@ -305,7 +305,7 @@ def _values(summary: bytes) -> Iterator[Tuple[str, float]]:
         tag, scalar = "", b""
         for inner, content in fields(value):
             if inner == 1 and isinstance(content, bytes):
-                tag = content.decode("utf-8", "replace")[:LONGEST_NAME]
+                tag = content.decode("utf-8", "replace")[:MAX_NAME]
             elif inner == 2 and isinstance(content, bytes):
                 scalar = content
             elif inner == 8 and isinstance(content, bytes):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import RankActivity, RankRecord, State
 
 TAIL_BYTES = 4096  # bytes of a log that are looked at
-LONGEST_LINE = 300  # bytes of a line
+MAX_LINE = 300  # bytes of a line
 
 
 class ActivityReader:
@@ -72,4 +72,4 @@ def last_line(path: str) -> str:
     """Read the last line that is not empty; of a bar that redraws itself, how it looks now."""
     chunks = read_log_end(path, TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
     lines = [chunk for chunk in chunks if chunk.strip()]
-    return lines[-1][:LONGEST_LINE].decode("utf-8", "replace") if lines else ""
+    return lines[-1][:MAX_LINE].decode("utf-8", "replace") if lines else ""

@@ -18,14 +18,14 @@ from .truncation import Truncation, truncation_path
 CHECK_INTERVAL = 0.5  # seconds between looks while anything grows
 QUIET_INTERVAL = 2.0  # seconds between looks at logs that do not grow
 QUIET_AFTER = 8  # looks without growth after which it is quiet
-MOST_CUT = 1 << 30  # bytes that are freed at once: the agent must not be silent for long
-MOST_HEAD = 16 << 20  # bytes at the beginning of a log that are never cut
-MOST_CUTS = 8
+MAX_CUT = 1 << 30  # bytes that are freed at once: the agent must not be silent for long
+MAX_HEAD = 16 << 20  # bytes at the beginning of a log that are never cut
+MAX_CUTS = 8
 UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ETXTBSY)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
 PAGE = 4096  # what can be freed begins and ends at a multiple of it
-LONGEST_SEARCH = 1 << 16  # bytes in which a line's beginning is looked for
+MAX_SEARCH = 1 << 16  # bytes in which a line's beginning is looked for
 
 
 class LogRecorder:
@@ -88,7 +88,7 @@ class SizeLimit:
 
     def enforce(self, sizes: Dict[str, int]) -> None:
         """Keep the logs within the limit; where the file system cannot do that, say so once."""
-        for _ in range(MOST_CUTS if self._limit else 0):
+        for _ in range(MAX_CUTS if self._limit else 0):
             held = {file: size - self._freed_bytes(file, size) for file, size in sizes.items()}
             freeable = {file: size for file, size in held.items() if file not in self._unfreeable}
             if sum(held.values()) <= self._limit or not freeable:
@@ -115,9 +115,9 @@ class SizeLimit:
     def _shorten(self, file: str, size: int, kept: int) -> bool:
         """Free a part of one log, so much kept at both ends; False if there is no more between them."""
         cut: Optional[Truncation] = self._cuts.get(file)
-        head = cut.begin if cut else min(MOST_HEAD, kept)
+        head = cut.begin if cut else min(MAX_HEAD, kept)
         begin = cut.freed if cut else round_up_to_page(head)
-        most = round_up_to_page(max(1, min(MOST_CUT, self._limit // 8)))
+        most = round_up_to_page(max(1, min(MAX_CUT, self._limit // 8)))
         end = min(begin + most, round_up_to_page(size - kept) - round_up_to_page(1))
         if end <= begin:
             return False
@@ -174,14 +174,14 @@ def round_up_to_page(offset: int) -> int:
 
 def line_before(descriptor: int, offset: int) -> int:
     """Return the beginning of the line that a place is in; the place itself in a line without end."""
-    start = max(0, offset - LONGEST_SEARCH)
+    start = max(0, offset - MAX_SEARCH)
     newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
     return start + newline + 1 if newline >= 0 else offset
 
 
 def line_after(descriptor: int, offset: int) -> int:
     """Return the beginning of the first line after a place; the place itself in a line without end."""
-    newline = os.pread(descriptor, LONGEST_SEARCH, offset).find(b"\n")
+    newline = os.pread(descriptor, MAX_SEARCH, offset).find(b"\n")
     return offset + newline + 1 if newline >= 0 else offset
 
 

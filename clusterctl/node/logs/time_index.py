@@ -17,8 +17,8 @@ from .log_file import open_log
 RECORD = struct.Struct("<Qd")
 PAUSE = 0.25  # seconds without a change that are worth a record of their own
 WRITE_EVERY = 5.0  # seconds that records may wait to be written, but for those after a long pause
-MOST_MARKS = 1000
-MOST_UNWRITTEN = 4096  # records that wait for a disk that is full
+MAX_MARKS = 1000
+MAX_UNWRITTEN = 4096  # records that wait for a disk that is full
 THIN_OUT_AFTER = 200000  # records after which they are made half as often
 
 Mark = Tuple[int, float]  # so long was the file at that time
@@ -76,7 +76,7 @@ class SizeIndex:
                     self._marks, self.paused = [], False
             finally:
                 os.close(descriptor)
-        if len(self._marks) > MOST_UNWRITTEN:
+        if len(self._marks) > MAX_UNWRITTEN:
             self._marks = self._marks[1::2]
 
     def _add_marks(self, status: os.stat_result, now: float) -> None:
@@ -133,7 +133,7 @@ class TimeIndex:
         first = self._search(lambda mark: mark[0] <= start)
         last = self._search(lambda mark: mark[0] < end)
         inner = self._marks_between(first, last)
-        inner = inner[:: 1 + len(inner) // MOST_MARKS]
+        inner = inner[:: 1 + len(inner) // MAX_MARKS]
         return [(start, self._interpolate(first, start)), *inner, (end, self._interpolate(last, end))]
 
     def offset_at(self, moment: float) -> int:

@@ -16,9 +16,9 @@ SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
 APPS_LIMIT = 2.0  # the same, once it has answered
 XML_LIMIT = 5.0  # seconds; it asks each GPU for everything, and may take a second
 LINK_LIMIT = 2.0
-MOST_XIDS = 64  # reported, the newest
+MAX_XIDS = 64  # reported, the newest
 KERNEL_LOG = "/dev/kmsg"
-LONGEST_LOG = 0.5  # seconds to read it
+MAX_LOG = 0.5  # seconds to read it
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?")
 SLOWDOWN_REASONS = {
     "hw_slowdown": "hardware slowdown",
@@ -222,7 +222,7 @@ def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Xid], Optional[str]]:
 
 
 def _records(descriptor: int) -> Iterator[str]:
-    deadline = time.monotonic() + LONGEST_LOG
+    deadline = time.monotonic() + MAX_LOG
     while time.monotonic() < deadline:
         try:
             chunk = os.read(descriptor, 8192)
@@ -254,7 +254,7 @@ def count_xids(records: Iterator[str], now: float) -> List[Xid]:
                 count=((earlier.count or 0) if earlier else 0) + 1,
                 text=(match.group(3) or "").split("\n")[0][:200],
             )
-    return list(reports.values())[-MOST_XIDS:]
+    return list(reports.values())[-MAX_XIDS:]
 
 
 def pci_gpus(root: str = "/sys/bus/pci/devices") -> List[str]:

@@ -56,8 +56,8 @@ KIND_OF_DRIVER = {
     "802.1Q VLAN Support": "vlan",
 }
 RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small node
-MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
-MOST_GIDS = 64
+MAX_ROUTES = 512  # of the routing table; a router's full table is not for us
+MAX_GIDS = 64
 UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
@@ -301,7 +301,7 @@ def port_range() -> PortRange:
 
 def routing_table() -> list[RouteEntry]:
     """Read the main IPv4 routing table, for addresses that are known only after this probe."""
-    lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : MOST_ROUTES + 1]
+    lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : MAX_ROUTES + 1]
     rows = (line.split() for line in lines)
     return [_table_row(row) for row in rows if len(row) >= 8]
 
@@ -349,7 +349,7 @@ def _state_name(path: str) -> str | None:
 
 def _nics(adapter: str, folder: str) -> list[str]:
     """Name the NICs of a port; without GIDs those of the adapter, which may have several ports."""
-    names = [read_text(path) for path in list_folder(folder + "/gid_attrs/ndevs")[:MOST_GIDS]]
+    names = [read_text(path) for path in list_folder(folder + "/gid_attrs/ndevs")[:MAX_GIDS]]
     nics = [name for name in names if name] or list(
         map(os.path.basename, list_folder(adapter + "/device/net"))
     )
@@ -359,7 +359,7 @@ def _nics(adapter: str, folder: str) -> list[str]:
 def _gids(folder: str) -> list[str]:
     """Read the kinds of the addresses that are set, such as `RoCE v2`."""
     kinds = []
-    for path in list_folder(folder + "/gid_attrs/types")[:MOST_GIDS]:
+    for path in list_folder(folder + "/gid_attrs/types")[:MAX_GIDS]:
         gid = read_text(os.path.join(folder, "gids", os.path.basename(path)))
         kind = read_text(path)
         if kind and gid != UNSET:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 # Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
 EXTRA_PATH = ["/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin"]
-MOST_OUTPUT = 262144  # bytes of an answer
+MAX_OUTPUT = 262144  # bytes of an answer
 BUSY_MEMORY = 512  # MiB; an idle GPU uses less
 USED = ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
 APPS = ["--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"]
-MOST_APPS = 64  # processes reported
+MAX_APPS = 64  # processes reported
 
 
 def find(program: str, others: Sequence[str] = EXTRA_PATH) -> Optional[str]:
@@ -60,7 +60,7 @@ class SmiChild:
             return "", None
         finally:
             self._pid = None
-        return output[:MOST_OUTPUT].decode("utf-8", "replace"), child.returncode
+        return output[:MAX_OUTPUT].decode("utf-8", "replace"), child.returncode
 
     def finish(self) -> None:
         """Kill what runs, and what would run from now on."""
@@ -102,7 +102,7 @@ def read_apps(text: str) -> List[GpuProcess]:
     apps = [row for row in rows if len(row) == 3 and row[1].isdigit()]
     return [
         GpuProcess(gpu=uuid, **describe_user(int(pid), int(memory) if memory.isdigit() else None))
-        for uuid, pid, memory in apps[:MOST_APPS]
+        for uuid, pid, memory in apps[:MAX_APPS]
     ]
 
 

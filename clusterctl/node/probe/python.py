@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import SetupQuery
 
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
-MOST_ENTRIES = 60  # entries of a path
+MAX_ENTRIES = 60  # entries of a path
 COMPILERS = ("cc", "gcc", "clang")
-MOST_PACKAGES = 2000  # packages reported; the digest is over all
+MAX_PACKAGES = 2000  # packages reported; the digest is over all
 LIBRARIES = ("site-packages", "dist-packages")
 INTERESTING = re.compile(r"(torch|numpy|triton|torch-npu|nvidia-(nccl|cudnn|cuda-runtime)(-cu\d+)?)$")
 NCCL_LIMIT = 1.5  # seconds
@@ -66,7 +66,7 @@ def is_inside_environment() -> bool | None:
 
 def path_entries(name: str) -> list[str]:
     """Split a search path."""
-    return [entry for entry in os.environ.get(name, "").split(os.pathsep) if entry][:MOST_ENTRIES]
+    return [entry for entry in os.environ.get(name, "").split(os.pathsep) if entry][:MAX_ENTRIES]
 
 
 def cuda_version(home: str | None, nvcc: str | None) -> str | None:
@@ -121,7 +121,7 @@ def installed() -> InstalledPackages:
     """Read every package as `name version`, sorted, and a digest of them all."""
     lines = ["%s %s" % pair for pair in sorted(package_versions().items())]
     digest = "%08x" % zlib.crc32("\n".join(lines).encode("utf-8", "replace"))  # hashlib costs 5 ms to import
-    return InstalledPackages(digest=digest, packages=tuple(lines[:MOST_PACKAGES]))
+    return InstalledPackages(digest=digest, packages=tuple(lines[:MAX_PACKAGES]))
 
 
 def package_versions() -> dict[str, str]:

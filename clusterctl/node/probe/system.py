@@ -35,7 +35,7 @@ WATCHED = re.compile(
 )
 CGROUPS = "/sys/fs/cgroup"
 SHM = "/dev/shm"
-MOST_FILES = 4000
+MAX_FILES = 4000
 UNUSED_AFTER = 3600.0  # seconds; NCCL's files have no pid in their names: only old ones are surely not in use
 TORCH_FILE = re.compile(r"torch_(\d+)_")
 
@@ -217,7 +217,7 @@ def shared_memory() -> LeftoverSharedMemory:
     files = size = 0
     with os.scandir(SHM) as entries:
         for count, entry in enumerate(entries):
-            if count >= MOST_FILES:
+            if count >= MAX_FILES:
                 break
             unused = _unused_bytes(entry)
             files, size = files + bool(unused), size + unused
@@ -317,7 +317,7 @@ def checkpoint(path: str, job: str) -> Checkpoint | None:
     root, seen = os.path.join(WorkdirPaths(os.path.expanduser(path)).outputs, job), 0
     for top, folders, names in os.walk(root) if job else ():
         seen += len(folders) + len(names)
-        if seen > MOST_FILES:
+        if seen > MAX_FILES:
             break
         parts = sorted(name for name in names if name == ".metadata" or name.endswith(".distcp"))
         changed = os.stat(top).st_mtime

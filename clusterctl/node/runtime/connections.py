@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NONCE_LENGTH = 32  # characters
 UNPROVEN_LINE = 1 << 10  # bytes of a line before the other side has proved the token
 CHUNK = 1 << 14
-MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
-LONGEST_WHY = 200  # characters
+MAX_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
+MAX_WHY = 200  # characters
 BACKLOG = 1024  # as many as the kernel allows; they come all at once
 NO_FREE_FILE = (errno.EMFILE, errno.ENFILE)
 CLOSED_BY_PEER = (
@@ -153,7 +153,7 @@ class LineSocket:
             return
         self._unsent += data
         self._write()
-        if len(self._unsent) > MOST_UNSENT:
+        if len(self._unsent) > MAX_UNSENT:
             self.fail("it does not read")
 
     def detach(self) -> socket.socket:
@@ -228,10 +228,10 @@ class LineSocket:
             self._hand_over()
         except ValueError as error:  # what came is wrong: ChannelError, MalformedError
             self.malformed = True
-            self.fail(str(error)[:LONGEST_WHY])
+            self.fail(str(error)[:MAX_WHY])
         except Exception as error:  # noqa: BLE001, RUF100 - an error of ours costs this connection, and no other
             self._loop.report(error)
-            self.fail(f"what it sent caused an error here: {type(error).__name__}: {error}"[:LONGEST_WHY])
+            self.fail(f"what it sent caused an error here: {type(error).__name__}: {error}"[:MAX_WHY])
 
     def _hand_over(self) -> None:
         while self._buffer and not self.closed:

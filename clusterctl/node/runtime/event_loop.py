@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, List, Tuple
 
 Callback = Callable[[], None]
-MOST_REPORTED = 20  # errors that a log holds at most
+MAX_REPORTED = 20  # errors that a log holds at most
 
 
 class Loop:
@@ -90,7 +90,7 @@ class Loop:
     def report(self, error: Exception) -> None:
         """Write an error that should not be to stderr, which for an agent is its log."""
         self._reported += 1
-        if self._reported <= MOST_REPORTED:
+        if self._reported <= MAX_REPORTED:
             import traceback
 
             traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)

@@ -9,8 +9,8 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from .stream import VerbError
 
 # From 20000 up: Ray's workers take 10002 to 19999. The rest is for kernels that keep nearly everything for themselves.
-LOWEST, FALLBACK, HIGHEST = 20000, 15000, 65535
-FEWEST = 100  # ports among which one is surely free
+MIN_PORT, FALLBACK, MAX_PORT = 20000, 15000, 65535
+MIN_PORTS = 100  # ports among which one is surely free
 TORCH_DEFAULTS = (29400, 29500)  # where a stale torchrun of another user may listen
 LISTEN = "0A"
 
@@ -59,10 +59,12 @@ def owns_listener(pid: int, port: int) -> bool:
 def _outside_ephemeral(ephemeral: Tuple[int, int]) -> List[int]:
     low, high = ephemeral
     ranges = [
-        [port for port in range(lowest, HIGHEST + 1) if not low <= port <= high]
-        for lowest in (LOWEST, FALLBACK)
+        [port for port in range(lowest, MAX_PORT + 1) if not low <= port <= high]
+        for lowest in (MIN_PORT, FALLBACK)
     ]
-    allowed = next((ports for ports in ranges if len(ports) >= FEWEST), list(range(LOWEST, HIGHEST + 1)))
+    allowed = next(
+        (ports for ports in ranges if len(ports) >= MIN_PORTS), list(range(MIN_PORT, MAX_PORT + 1))
+    )
     return [port for port in allowed if port not in TORCH_DEFAULTS]
 
 

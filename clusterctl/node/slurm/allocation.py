@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
 from ..probe.network import addresses
 from ..state.workdir import make_below, make_private, write_new
-from .job_files import LARGEST_FILE, JobFiles, list_folder, read_object, write_object
+from .job_files import MAX_FILE, JobFiles, list_folder, read_object, write_object
 from .spec import (
     Addresses,
     Member,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 ARRIVAL_LIMIT = 600.0  # seconds in which all tasks have begun: a prolog may take minutes on some nodes
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at the folder
+MIN_PAUSE, MAX_PAUSE = 0.02, 0.5  # seconds between looks at the folder
 PROBE_LIMIT = (
     60.0  # seconds; each question has its own limit, but Python itself may come from a cold file system
 )
@@ -49,9 +49,9 @@ BEAT_INTERVAL = 5.0  # seconds between signs of life
 RETRY_PAUSES = (0.5, 2.0, 5.0)  # seconds before a message is written or read again
 CHECKED = "checked"
 OLDEST_JUDGE = (3, 10)
-MOST_CODES = 8
+MAX_CODES = 8
 FAILED = "failed"
-LONGEST_REASON = 1000
+MAX_REASON = 1000  # characters
 
 
 class Task(NamedTuple):
@@ -136,7 +136,7 @@ class Exchange:
         present = self.names()
         if FAILED in present:
             failure = self.read(FAILED)
-            raise OtherFailedError(f"{failure.text('node', 128)}: {failure.text('text', LONGEST_REASON)}")
+            raise OtherFailedError(f"{failure.text('node', 128)}: {failure.text('text', MAX_REASON)}")
         return present.issuperset(names)
 
     def wait(self, names: List[str], limit: float) -> None:
@@ -155,11 +155,11 @@ class Exchange:
 
 def pauses(limit: float) -> Iterator[None]:
     """Yield at once, and then after longer and longer pauses, for so many seconds."""
-    deadline, pause = time.monotonic() + limit, SHORTEST_PAUSE
+    deadline, pause = time.monotonic() + limit, MIN_PAUSE
     yield
     while time.monotonic() < deadline:
         time.sleep(pause)
-        pause = min(LONGEST_PAUSE, pause * 1.2)
+        pause = min(MAX_PAUSE, pause * 1.2)
         yield
 
 
@@ -258,8 +258,8 @@ def describe_errors(report: Untrusted) -> str:
     errors = [entry for entry in report.records("findings", 1000) if entry.text("severity") == "error"]
     counted = [entry for entry in errors if not entry.text("waived")]
     texts = [f"{entry.text('code', 40)} on {', '.join(entry.texts('nodes', 8, 128))}" for entry in counted]
-    more = [f"and {len(texts) - MOST_CODES} more"] if len(texts) > MOST_CODES else []
-    return "; ".join([*texts[:MOST_CODES], *more])
+    more = [f"and {len(texts) - MAX_CODES} more"] if len(texts) > MAX_CODES else []
+    return "; ".join([*texts[:MAX_CODES], *more])
 
 
 def report_facts(exchange: Exchange, request: FullProbeRequest, files: JobFiles) -> None:
@@ -327,7 +327,7 @@ def run_judge(program: str, request: bytes) -> Optional[Any]:
         done = subprocess.run(
             argv, input=request, stdout=subprocess.PIPE, timeout=JUDGE_LIMIT, env=env, check=False
         )
-        answer = parse_json(done.stdout, LARGEST_FILE)
+        answer = parse_json(done.stdout, MAX_FILE)
     except (OSError, subprocess.SubprocessError, MalformedError):
         return None
     return answer if done.returncode == 0 else None
@@ -338,7 +338,7 @@ def main(arguments: List[str]) -> None:
     from ..verbs.probe import gather
 
     folder, name = arguments
-    request: Any = parse_json(sys.stdin.buffer.read(), LARGEST_FILE)
+    request: Any = parse_json(sys.stdin.buffer.read(), MAX_FILE)
     Exchange(JobFiles(folder), Task.of(os.environ)).post(name, {"facts": gather(request, time.time())})
     sys.stdout.flush()
     os._exit(0)  # a question that hangs holds up nothing

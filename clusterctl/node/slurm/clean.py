@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUBMISSION = 600.0  # seconds after which a launch that has written no number is over; it has 90
 CONTENT_PLACE = 3  # of a TreeEntry
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 BY_SEVERITY = (*LIVE, *NOT_SUCCEEDED, SUCCEEDED)
 
 
@@ -78,7 +78,7 @@ class SlurmCleaner(Cleaner):
 def setup_contents(files: JobFiles) -> List[str]:
     """Name the contents of the files that a job's `setup` reads: they stay in the store until the job begins."""
     setup = read_object(files.template).record("spec").record("setup")
-    return [row.text(CONTENT_PLACE, 64) for row in setup.rows("rows", MOST_FILES)]
+    return [row.text(CONTENT_PLACE, 64) for row in setup.rows("rows", MAX_FILES)]
 
 
 def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:

@@ -16,8 +16,8 @@ from ..runtime.stream import VerbError
 
 COMMAND_LIMIT = 20.0  # seconds; a controller that is busy answers late
 SUBMIT_LIMIT = 60.0
-MOST_NAMED = 200  # jobs in one question
-LONGEST_ERROR = 2000  # characters of what a program printed
+MAX_NAMED = 200  # jobs in one question
+MAX_ERROR = 2000  # characters of what a program printed
 # They change what the programs print, what squeue lists (a job that it leaves out would count as forgotten), and what
 # kind of job sbatch makes, where, and whether it waits for its end.
 DROPPED_VARIABLES = ("SLURM_TIME_FORMAT", "SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT")
@@ -25,9 +25,9 @@ DROPPED_PREFIX = "SQUEUE_"
 # number, state, start (expected or real), nodes, name, reason: the last may hold anything
 QUEUE_FORMAT = "%i|%T|%S|%N|%j|%r"
 NAME_FORMAT = "%j|%i"
-MOST_OUTPUT = 4 << 20  # characters
-MOST_JOBS = 10_000
-LONGEST_FIELD = 300
+MAX_OUTPUT = 4 << 20  # characters
+MAX_JOBS = 10_000
+MAX_FIELD = 300  # characters
 PENDING_STATES = (
     *("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
     "EXPEDITING",  # since 25.11: requeued, and first in the queue
@@ -68,15 +68,15 @@ def run_program(argv: List[str], limit: float = COMMAND_LIMIT) -> Finished:
     except subprocess.TimeoutExpired:
         raise VerbError("CC-SLURM-004", f"{argv[0]} did not end within {limit:g} s") from None
     output, error = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr))
-    return Finished(done.returncode, output, error.strip()[-LONGEST_ERROR:])
+    return Finished(done.returncode, output, error.strip()[-MAX_ERROR:])
 
 
 def query_queue(jobs: Iterable[str]) -> Optional[Dict[str, QueuedJob]]:
     """Ask for the states of jobs, ended ones included as long as Slurm remembers them; None if it does not answer."""
     numbers = list(jobs)
     found: Dict[str, QueuedJob] = {}
-    for begin in range(0, len(numbers), MOST_NAMED):
-        output = _query(QUEUE_FORMAT, "-j", numbers[begin : begin + MOST_NAMED])
+    for begin in range(0, len(numbers), MAX_NAMED):
+        output = _query(QUEUE_FORMAT, "-j", numbers[begin : begin + MAX_NAMED])
         if output is None:
             return None
         found.update(parse_queue(output))
@@ -86,8 +86,8 @@ def query_queue(jobs: Iterable[str]) -> Optional[Dict[str, QueuedJob]]:
 def query_numbers(names: Sequence[str]) -> Optional[Dict[str, str]]:
     """Ask for the numbers of jobs by name; None if Slurm does not answer."""
     found: Dict[str, str] = {}
-    for begin in range(0, len(names), MOST_NAMED):
-        output = _query(NAME_FORMAT, "-n", names[begin : begin + MOST_NAMED])
+    for begin in range(0, len(names), MAX_NAMED):
+        output = _query(NAME_FORMAT, "-n", names[begin : begin + MAX_NAMED])
         if output is None:
             return None
         found.update(parse_numbers(output))
@@ -104,7 +104,7 @@ def _query(columns: str, option: str, values: Sequence[str]) -> Optional[str]:
     if done.status != 0 and "Invalid job id" not in done.error:
         return None  # the controller is away
     return (
-        done.output if len(done.output) <= MOST_OUTPUT else None
+        done.output if len(done.output) <= MAX_OUTPUT else None
     )  # a job that was cut off would count as forgotten
 
 
@@ -139,7 +139,7 @@ class QueuedJob(NamedTuple):
 
 def parse_submission(text: str) -> Optional[str]:
     """Read the job's number from the output of `sbatch --parsable`, which a site's own messages may precede."""
-    for line in reversed(text[-MOST_OUTPUT:].splitlines()):
+    for line in reversed(text[-MAX_OUTPUT:].splitlines()):
         number = line.strip().partition(";")[0]
         if _NUMBER.fullmatch(number):
             return number
@@ -152,7 +152,7 @@ def parse_queue(text: str) -> Dict[str, QueuedJob]:
     Of several parts of a job, such as an array's, one that is not over counts.
     """
     jobs: Dict[str, QueuedJob] = {}
-    for line in text[:MOST_OUTPUT].splitlines()[:MOST_JOBS]:
+    for line in text[:MAX_OUTPUT].splitlines()[:MAX_JOBS]:
         job = _parse_line(line)
         if job is not None and (job.job not in jobs or jobs[job.job].is_over):
             jobs[job.job] = job
@@ -164,7 +164,7 @@ def _parse_line(line: str) -> Optional[QueuedJob]:
     number = _JOB.fullmatch(fields[0])
     if len(fields) != 6 or number is None:
         return None
-    state, start, nodes, name, reason = (field[:LONGEST_FIELD] for field in fields[1:])
+    state, start, nodes, name, reason = (field[:MAX_FIELD] for field in fields[1:])
     if not _STATE.fullmatch(state):
         state = UNKNOWN  # Slurm writes ? for one that it has no word for; the job is there all the same
     reason = "" if reason == "None" else reason
@@ -174,7 +174,7 @@ def _parse_line(line: str) -> Optional[QueuedJob]:
 def parse_numbers(text: str) -> Dict[str, str]:
     """Read the lines of `squeue -h -o NAME_FORMAT`: the numbers of jobs by name."""
     found: Dict[str, str] = {}
-    for line in text[:MOST_OUTPUT].splitlines()[:MOST_JOBS]:
+    for line in text[:MAX_OUTPUT].splitlines()[:MAX_JOBS]:
         name, _, number = line.strip().rpartition("|")
         if _NUMBER.fullmatch(number):
             found[name] = number
@@ -198,5 +198,5 @@ class Settings(NamedTuple):
 
 def parse_settings(text: str) -> Settings:
     """Read `KillWait = 30 sec` and `ClusterName = hpc` in the output of `scontrol show config`."""
-    kill_wait, cluster = _KILL_WAIT.search(text[:MOST_OUTPUT]), _CLUSTER.search(text[:MOST_OUTPUT])
+    kill_wait, cluster = _KILL_WAIT.search(text[:MAX_OUTPUT]), _CLUSTER.search(text[:MAX_OUTPUT])
     return Settings(float(kill_wait.group(1)) if kill_wait else None, cluster.group(1) if cluster else "")

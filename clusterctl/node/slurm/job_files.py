@@ -28,7 +28,7 @@ from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..state.workdir import read_bytes, write_atomically
 
-LARGEST_FILE = 16 << 20  # bytes; a template with the environment of a job is far smaller
+MAX_FILE = 16 << 20  # bytes; a template with the environment of a job is far smaller
 PART = part_name(0, ALLOCATION)
 
 
@@ -74,7 +74,7 @@ class JobFiles:
 def read_object(path: str) -> Untrusted:
     """Read a JSON object that another machine wrote; an empty one where there is none."""
     try:
-        return parse_object(read_bytes(path) or b"", LARGEST_FILE)
+        return parse_object(read_bytes(path) or b"", MAX_FILE)
     except (MalformedError, OSError):
         return Untrusted({})
 

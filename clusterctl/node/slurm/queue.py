@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     )
 
 LOOK_INTERVAL = 0.2  # seconds between looks at the folder
-FIRST_QUESTIONS, LONGEST_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
-MOST_ADDRESSES = 64
+FIRST_QUESTIONS, MAX_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
+MAX_ADDRESSES = 64
 CANCEL_LIMIT = 5.0  # seconds; the client waits 90 for all of a submission
 REMOVAL_TRIES = 10
 
@@ -174,7 +174,7 @@ def report_queue(
             if job.over:
                 job.files.remove_secrets()
             asked += 1
-            next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
+            next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(MAX_PAUSE, asked - 8.0))
         states = states_of(job)
         # else these are parts of a start that has begun, or a check, which has none
         waits = has_parts and bool(states[0].get("queue"))
@@ -251,7 +251,7 @@ def send_facts(start: Start, count: int, stream: Stream) -> None:
                 "member": {
                     "node": member.text("node", 128),
                     "address": member.text("address", 15),
-                    "nics": list(member.texts("nics", MOST_ADDRESSES, 64)),
+                    "nics": list(member.texts("nics", MAX_ADDRESSES, 64)),
                 },
                 "facts": start.read(f"facts.{slot}").unread("facts"),
             }

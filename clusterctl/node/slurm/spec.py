@@ -23,9 +23,9 @@ if TYPE_CHECKING:
         Spec,
     )
 
-MOST_NICS, MOST_ADDRESSES = 256, 64
-MOST_WORKERS = 4096
-MOST_ATTEMPTS = 100_000
+MAX_NICS, MAX_ADDRESSES = 256, 64
+MAX_WORKERS = 4096
+MAX_ATTEMPTS = 100_000
 SSH_PORT = 22
 LOOPBACK = "127.0.0.1"
 
@@ -54,12 +54,12 @@ def parse_member(raw: Untrusted, slot: int) -> Optional[Member]:
     node, address, workers = (
         raw.text("node", 128),
         raw.text("address", 15),
-        raw.integer("workers", 1, MOST_WORKERS),
+        raw.integer("workers", 1, MAX_WORKERS),
     )
     if not node or "/" in node or not _is_ipv4(address) or workers is None:
         return None
-    attempt = raw.count("attempt", MOST_ATTEMPTS)
-    return Member(slot, node, address, raw.texts("nics", MOST_NICS, 64), workers, attempt)
+    attempt = raw.count("attempt", MAX_ATTEMPTS)
+    return Member(slot, node, address, raw.texts("nics", MAX_NICS, 64), workers, attempt)
 
 
 Addresses = Mapping[str, Sequence[Tuple[str, int]]]  # of each interface: address and length of the prefix
@@ -110,7 +110,7 @@ def choose_peer_addresses(own: Addresses, peer: Addresses) -> List[str]:
 def parse_addresses(raw: Untrusted) -> Dict[str, List[Tuple[str, int]]]:
     """Read the interfaces and addresses that a task reported."""
     found: Dict[str, List[Tuple[str, int]]] = {}
-    for entry in raw.records("addresses", MOST_NICS * MOST_ADDRESSES):
+    for entry in raw.records("addresses", MAX_NICS * MAX_ADDRESSES):
         ip, prefix = entry.text("ip", 15), entry.integer("prefix", 0, 32)
         if _is_ipv4(ip) and prefix is not None:
             found.setdefault(entry.text("nic", 64), []).append((ip, prefix))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SILENT_AFTER = 15.0  # seconds without a sign of life of a task, of which there is one every 5 s
-MOST_PARTS = 20_000  # of a gang's record
+MAX_PARTS = 20_000  # of a gang's record
 EARLIER = "earlier"  # the folder of parts whose nodes Slurm did not give again
 TEMPORARY_FAILURE = 75  # of a task that Slurm has stopped: the job may start again (EX_TEMPFAIL)
 STALE_AFTER = 45.0  # seconds without a sign of life; network file systems show one late
@@ -224,7 +224,7 @@ def describe_loss(rundir: str, job: SlurmJob) -> str:
     if age is None or age < SILENT_AFTER:
         return ""
     for other in job.files.part_folders():
-        for part in read_object(RunPaths(other).gang_record).records("parts", MOST_PARTS):
+        for part in read_object(RunPaths(other).gang_record).records("parts", MAX_PARTS):
             if part.text("state", 40) == LOST and part.text("node", 128) == paths.node:
                 return part.text("reason", 300) or "the other nodes lost it"
     return ""

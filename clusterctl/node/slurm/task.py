@@ -37,7 +37,7 @@ from ..state.workdir import read_json
 from ..verbs.start import fork_guardian, make_rundir
 from .allocation import (
     FAILED,
-    LONGEST_REASON,
+    MAX_REASON,
     CheckFailedError,
     Exchange,
     OtherFailedError,
@@ -128,7 +128,7 @@ def on_sigterm(*_: object) -> None:
 
 def report_failure(exchange: Exchange, text: str, error: Exception) -> None:
     """Send the others why this node cannot start, unless another was first; a check that failed is about all nodes."""
-    failure: TaskFailure = {"node": exchange.task.node, "text": text[:LONGEST_REASON]}
+    failure: TaskFailure = {"node": exchange.task.node, "text": text[:MAX_REASON]}
     if isinstance(error, CheckFailedError):
         failure["node"] = ""
     if isinstance(error, AgentFailedError):
@@ -298,7 +298,7 @@ class Start:
 
     def _show_step(self) -> None:
         """Show watchers which command of `setup` or `before` runs."""
-        text = self._event("doing").text("text", LONGEST_REASON)
+        text = self._event("doing").text("text", MAX_REASON)
         if text != self._shown_step:
             self._shown_step = text
             with suppress(OSError):

@@ -25,10 +25,10 @@ GPU = PREFIX + "gpu/"  # + the UUID: held alone
 NODE = PREFIX + "node"  # held alone by a run that wants the whole node
 SHARE = PREFIX + "run/"  # + a digest: each run that does not
 ANSWER_TIMEOUT = 1.0  # seconds for all holders together
-MOST_NAMES = 256  # names looked at
-LONGEST_ANSWER = 4096  # bytes that a holder may say
-LONGEST_TEXT = 300  # characters of a text in it
-HIGHEST_PID = 1 << 22
+MAX_NAMES = 256  # names looked at
+MAX_ANSWER = 4096  # bytes that a holder may say
+MAX_TEXT = 300  # characters of a text in it
+MAX_PID = 1 << 22
 
 
 def socket_address(name: str) -> bytes:
@@ -50,7 +50,7 @@ def names_in_use(prefix: str = PREFIX) -> List[str]:
             fields = line.split(None, 7)  # Num RefCount Protocol Flags Type St Inode Path
             if len(fields) == 8 and fields[7].startswith(prefix_bytes) and fields[5] == b"01":
                 names.add(os.fsdecode(fields[7].strip()[1:]))
-    return sorted(names)[:MOST_NAMES]
+    return sorted(names)[:MAX_NAMES]
 
 
 def query_holders(names: Iterable[str], timeout: float = ANSWER_TIMEOUT) -> List[Holder]:
@@ -93,13 +93,13 @@ class _HolderQuery:
     def read(self) -> bool:
         """Take what has come; True at the end."""
         try:
-            chunk = self.socket.recv(LONGEST_ANSWER)
+            chunk = self.socket.recv(MAX_ANSWER)
         except BlockingIOError:
             return False
         except OSError:
             chunk = b""
         self._content += chunk
-        self.done = not chunk or len(self._content) >= LONGEST_ANSWER
+        self.done = not chunk or len(self._content) >= MAX_ANSWER
         if self.done and not self._content:
             self.held = False  # it let go while we asked
         return self.done
@@ -107,7 +107,7 @@ class _HolderQuery:
     def finish(self) -> Holder:
         """Close, and give what is known."""
         self.socket.close()
-        holder: Holder = {**read_answer(self._content[:LONGEST_ANSWER])}  # type: ignore[typeddict-item]  # the rest follows
+        holder: Holder = {**read_answer(self._content[:MAX_ANSWER])}  # type: ignore[typeddict-item]  # the rest follows
         holder["name"] = printable(self.name)
         holder["age"] = time.time() - holder["since"] if holder.get("since") is not None else None
         holder["user"] = _user(self._uid)
@@ -123,12 +123,12 @@ def belongs_to(holder: Holder, run_id: str) -> bool:
 def read_answer(content: bytes) -> HolderAnswer:
     """Read what a holder, which may be any process on this machine, sends about itself; empty if that is nothing."""
     try:
-        answer = parse_object(content, LONGEST_ANSWER)
+        answer = parse_object(content, MAX_ANSWER)
     except MalformedError:
         return {}
-    texts = {name: printable(answer.text(name, LONGEST_TEXT)) for name in ("run", "job", "node", "by")}
+    texts = {name: printable(answer.text(name, MAX_TEXT)) for name in ("run", "job", "node", "by")}
     times = {name: answer.moment(name) for name in ("since", "submitted")}
-    facts = {**texts, **times, "agent": answer.integer("agent", 1, HIGHEST_PID)}
+    facts = {**texts, **times, "agent": answer.integer("agent", 1, MAX_PID)}
     known = cast("HolderAnswer", {name: value for name, value in facts.items() if value not in (None, "")})
     known["going"] = answer.flag("going")
     return known

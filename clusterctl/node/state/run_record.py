@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         StopFile,
     )
 
-MOST_ATTEMPTS = 100_000
-HIGHEST_PID = 1 << 22
-MOST_LISTED = 100_000  # ranks, attempts and processes in one record
+MAX_ATTEMPTS = 100_000
+MAX_PID = 1 << 22
+MAX_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 # Of formats 1 and 2; until 3 a run that was stopped is CANCELLED.
 RENAMED_KEYS = {
@@ -319,7 +319,7 @@ def sanitize(recorded: Mapping[str, Any]) -> State:
         "state": untrusted.one_of("state", STATES) or UNKNOWN,
         "since": untrusted.moment("since") or 0.0,
         "submitted": untrusted.moment("submitted"),
-        "attempt": untrusted.integer("attempt", 1, MOST_ATTEMPTS) or 1,
+        "attempt": untrusted.integer("attempt", 1, MAX_ATTEMPTS) or 1,
         "node_rank": untrusted.count("node_rank"),
         "ranks": _sanitize_ranks(state.get("ranks")),
         "left": [entry for entry in _dicts(state.get("left")) if Untrusted(entry).integer("pid") is not None],
@@ -351,7 +351,7 @@ def _sanitize_rank(raw: Any) -> Optional[Dict[str, Any]]:
 def parse_identity(entry: object) -> Optional[Identity]:
     """Read what `Identity.as_dict` wrote; None for anything else."""
     fields = Untrusted(entry)
-    pid, starttime = fields.integer("pid", 1, HIGHEST_PID), fields.integer("starttime")
+    pid, starttime = fields.integer("pid", 1, MAX_PID), fields.integer("starttime")
     return None if pid is None or starttime is None else Identity(pid, starttime)
 
 
@@ -364,7 +364,7 @@ def _sanitize_process(raw: Any) -> Optional[Dict[str, Any]]:
 
 
 def _dicts(raw: Any) -> List[Dict[str, Any]]:
-    return [entry for entry in raw[:MOST_LISTED] if isinstance(entry, dict)] if isinstance(raw, list) else []
+    return [entry for entry in raw[:MAX_LISTED] if isinstance(entry, dict)] if isinstance(raw, list) else []
 
 
 def _read_recorded(rundir: str) -> Optional[State]:

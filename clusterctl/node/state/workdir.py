@@ -12,7 +12,7 @@ from ...protocol.untrusted import MalformedError, parse_json
 from ..runtime.stream import DISK_ERRORS, VerbError
 
 # of a JSON file; a record of many thousand ranks is far smaller
-LARGEST_FILE, MOST_VALUES = 64 << 20, 2_000_000
+MAX_FILE, MAX_VALUES = 64 << 20, 2_000_000  # bytes, values of JSON
 DISK_RESERVE_BYTES = 256 << 10
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -129,7 +129,7 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
 def parse_dict(content: bytes) -> Optional[Dict[str, Any]]:
     """Parse a JSON object that another node may have written; None if it is none within bounds."""
     try:
-        value = parse_json(content, LARGEST_FILE, MOST_VALUES)
+        value = parse_json(content, MAX_FILE, MAX_VALUES)
     except MalformedError:
         return None
     return value if isinstance(value, dict) else None

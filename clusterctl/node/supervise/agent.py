@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, cast
 
-from ...protocol.messages.gang import LONGEST_REASON, StopOrder
+from ...protocol.messages.gang import MAX_REASON, StopOrder
 from ...protocol.reasons import STOPPED_BY
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
@@ -215,7 +215,7 @@ class Agent(Effects):
             "grace": self._spec["grace"],
         }
         grace = float(without_request["grace"]) if requested_grace is None else requested_grace
-        order = StopOrder(request.text("reason", LONGEST_REASON) or without_request["reason"], grace)
+        order = StopOrder(request.text("reason", MAX_REASON) or without_request["reason"], grace)
         self._events.post_stop(partial(ending.on_stop_requested, order=order))
 
     def _on_error(self, error: Exception) -> None:
@@ -223,7 +223,7 @@ class Agent(Effects):
         self._loop.report(error)
         if not can_end_in_order(self._run.state, recorded=self._record.state["state"] in FINAL):
             raise error
-        reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
+        reason = f"the agent failed: {type(error).__name__}: {error}"[:MAX_REASON]
         self._loop.after(overdue_after(self._spec, 0.0), "collapse", lambda: reraise(error))
         self._events.post_first(partial(ending.on_agent_failed, reason=reason))
 

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from ...protocol.messages.gang import BLOCK_LINES, LONGEST_LINE, TAIL_LINES, TRACEBACKS
+from ...protocol.messages.gang import BLOCK_LINES, MAX_LINE, TAIL_LINES, TRACEBACKS
 from ...protocol.ranks import Rank
 from ...protocol.redact import redact_values, secret_values
 from ..logs.log_file import open_log
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import FailureRecord
 
 READ_BYTES = 256 << 10  # bytes of a file's end that are looked at
-MOST_SIZES = 32
-SMALLEST_FREE = 8192  # bytes; a disk with less is full
+MAX_SIZES = 32
+MIN_FREE = 8192  # bytes; a disk with less is full
 
 
 class Line(NamedTuple):
@@ -110,7 +110,7 @@ class Evidence:
         for size, moment in file_times(path):
             if not sizes or sizes[-1][0] != size:
                 sizes.append((size, moment))
-                del sizes[:-MOST_SIZES]
+                del sizes[:-MAX_SIZES]
 
     def _add_stderr(
         self, failure: FailureRecord, path: str, end: float, writer: Optional[Worker] = None
@@ -139,7 +139,7 @@ class Evidence:
         return "\n".join(self._clean(text.splitlines()))
 
     def _clean(self, lines: List[str]) -> List[str]:
-        return [self._redact_line(line)[:LONGEST_LINE] for line in lines]
+        return [self._redact_line(line)[:MAX_LINE] for line in lines]
 
     def _redact_line(self, line: str) -> str:
         return redact_values(line, self._secrets)
@@ -164,7 +164,7 @@ def is_full(folder: str) -> bool:
         found = os.statvfs(folder)
     except OSError:
         return False
-    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < SMALLEST_FREE
+    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < MIN_FREE
 
 
 def file_times(path: str) -> List[Tuple[int, float]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FOLDER = OPEN_FILE | os.O_DIRECTORY
-MOST_KEPT = 10  # that are named
+MAX_KEPT = 10  # that are named
 
 
 class GivenFiles(Store):
@@ -102,7 +102,7 @@ class Destination(GivenFiles):
 
     def _keep(self, row: TreeEntry) -> None:
         self.report["kept_count"] += 1
-        if len(self.report["kept"]) < MOST_KEPT:
+        if len(self.report["kept"]) < MAX_KEPT:
             self.report["kept"].append(row.path)
 
     def _move(self, path: str, sha: Sha) -> None:

@@ -21,14 +21,14 @@ from .store import Step, hash_file, ignore_step, list_entries
 if TYPE_CHECKING:
     from ...protocol.messages.files import OutsideSummary
 
-MOST_NEW = 20000  # entries that were not sent
+MAX_NEW = 20000  # entries that were not sent
 # bytes of sent files that are read, to distinguish a changed file from one that was only touched
-MOST_HASHED = 64 << 20
-MOST_NAMED = 5
+MAX_HASHED = 64 << 20  # bytes
+MAX_NAMED = 5
 # On a home that nodes share another node may have written the manifest: it is read within bounds.
-LARGEST_MANIFEST, MOST_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON: half a million files
-LONGEST_PATH = 4096
-LONGEST_NAME = 200  # characters
+MAX_MANIFEST, MAX_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON: half a million files
+MAX_PATH = 4096  # bytes
+MAX_NAME = 200  # characters
 # What interpreters, tools and NFS make by themselves.
 IGNORED = re.compile(
     rb"(__pycache__|\.(pytest|mypy|ruff)_cache|\.ipynb_checkpoints|\.nfs[0-9a-f]{8,}|.*\.py[co])\Z"
@@ -54,10 +54,10 @@ def read_sent(rundir: str) -> Optional[SentTree]:
     """Read what was sent to a run; None if that is not on record."""
     path = RunPaths(rundir).manifest
     try:
-        text = zlib.decompressobj().decompress(read_bytes(path) or b"", LARGEST_MANIFEST)
+        text = zlib.decompressobj().decompress(read_bytes(path) or b"", MAX_MANIFEST)
         sent = {}
-        for row in parse_rows(text, LARGEST_MANIFEST, MOST_VALUES):
-            name = row.name(0, LONGEST_PATH)
+        for row in parse_rows(text, MAX_MANIFEST, MAX_VALUES):
+            name = row.name(0, MAX_PATH)
             if name is not None:
                 sent[name.encode("utf-8", "surrogateescape")] = (row.text(3, 64), row.integer(4, 0) or 0)
         return SentTree(sent, os.lstat(path).st_mtime_ns)
@@ -68,7 +68,7 @@ def read_sent(rundir: str) -> Optional[SentTree]:
 def find_outside(rundir: str, sent: Optional[SentTree], step: Step) -> Iterator[OutsideFile]:
     """Walk a run's code for what was not sent or was changed, and follow no link; without `sent` that is all."""
     root = os.fsencode(RunPaths(rundir).code)
-    hash_budget = MOST_HASHED
+    hash_budget = MAX_HASHED
     folders = [b""]
     while folders:
         folder = folders.pop()
@@ -106,7 +106,7 @@ def summarise(rundir: str, step: Step = ignore_step) -> Optional[OutsideSummary]
     if sent is None:
         return None
     files: List[Tuple[int, int, bytes]] = []
-    budget = [2 * len(sent.rows) + MOST_NEW]  # what was sent, the directories that hold it, and what is new
+    budget = [2 * len(sent.rows) + MAX_NEW]  # what was sent, the directories that hold it, and what is new
 
     def count() -> None:
         step()
@@ -118,6 +118,6 @@ def summarise(rundir: str, step: Step = ignore_step) -> Optional[OutsideSummary]
         for outside_file in find_outside(rundir, sent, count):
             if stat.S_ISREG(outside_file.stat.st_mode):
                 files.append((outside_file.path.count(b"/"), -outside_file.stat.st_size, outside_file.path))
-    names = [path.decode("utf-8", "replace")[:LONGEST_NAME] for _, _, path in sorted(files)[:MOST_NAMED]]
+    names = [path.decode("utf-8", "replace")[:MAX_NAME] for _, _, path in sorted(files)[:MAX_NAMED]]
     total = -sum(size for _, size, _ in files)
     return {"files": len(files), "bytes": total, "names": names, "more": budget[0] < 0}

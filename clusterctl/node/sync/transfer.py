@@ -45,18 +45,18 @@ CONNECT_LIMIT = 5.0  # seconds
 HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
 SILENCE_LIMIT = 10.0  # seconds without a byte
 PROVIDE_LIMIT = 1800.0  # seconds after which no node gets anything any more
-MOST_RECEIVERS = 4  # at once; who comes beyond that is turned away
-MOST_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
-LOWEST_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
+MAX_RECEIVERS = 4  # at once; who comes beyond that is turned away
+MAX_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
+MIN_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
 GRACE = 30.0  # seconds beyond that
-LONGEST_LINE = 1024
-LARGEST_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
+MAX_LINE = 1024  # bytes
+MAX_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
 PART = 1 << 20
 SMALL_CONTENT = 1 << 16  # bytes; smaller contents travel together
 GROUP_BYTES = 1 << 19
 GROUP_CONTENTS = 4096  # contents in one frame
-LONGEST_NAME = 80  # bytes of JSON that name a content, with its size
-LONGEST_HEADER = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
+MAX_NAME = 80  # bytes of JSON that name a content, with its size
+MAX_HEADER = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
 
 Send = Callable[[Any, bytes], None]
 
@@ -72,11 +72,11 @@ class Provider:
         self._store = store
         self._sizes = sizes
         self._token = str(offer["token"]).encode("ascii")
-        self._capacity = threading.BoundedSemaphore(MOST_RECEIVERS)
+        self._capacity = threading.BoundedSemaphore(MAX_RECEIVERS)
         self._loop = Loop()
         self._socket = listen(str(offer["address"]), port_range(offer["ports"]))
         self._listener = AuthenticatingListener(
-            self._loop, self._socket, MOST_PENDING, HANDSHAKE_LIMIT, self._on_answer
+            self._loop, self._socket, MAX_PENDING, HANDSHAKE_LIMIT, self._on_answer
         )
         self.port = self._listener.port
         threading.Thread(target=self._listen, daemon=True).start()
@@ -120,7 +120,7 @@ class Provider:
                     self._capacity.release()
 
     def _serve(self, receiver: socket.socket) -> None:
-        stream = open_stream(receiver, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
+        stream = open_stream(receiver, longest=MAX_NAME * len(self._sizes) + MAX_LINE)
         frame = stream.receive(SILENCE_LIMIT)
         if frame is not None:
             requested = Untrusted(frame[0]).texts("hashes", len(self._sizes))
@@ -144,7 +144,7 @@ def content_sizes(rows: List[TreeEntry]) -> Dict[str, int]:
 
 def time_limit(sizes: Iterable[int]) -> float:
     """Return the seconds that contents of these sizes may take."""
-    return sum(sizes) / LOWEST_RATE + GRACE
+    return sum(sizes) / MIN_RATE + GRACE
 
 
 def receive(
@@ -197,9 +197,9 @@ def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, 
 
 
 def decompress(body: bytes) -> bytes:
-    """Decompress one frame's contents; zlib.error beyond MOST, which no sender of ours comes near."""
+    """Decompress one frame's contents; zlib.error beyond MAX_FRAME, which no sender of ours comes near."""
     decompressor = zlib.decompressobj()
-    data = decompressor.decompress(body, LARGEST_FRAME)
+    data = decompressor.decompress(body, MAX_FRAME)
     if decompressor.unconsumed_tail or not decompressor.eof:
         raise zlib.error("more data than one frame may hold")
     return data
@@ -209,7 +209,7 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
     deadline = time.monotonic() + time_limit(sizes[sha] for sha in missing)
     try:
         with connect_to_provider(provider) as connection:
-            stream = open_stream(connection, longest=LONGEST_HEADER)
+            stream = open_stream(connection, longest=MAX_HEADER)
             stream.deadline = deadline
             wanted: HashesFrame = {"hashes": sorted(missing)}
             stream.send(wanted)
@@ -303,7 +303,7 @@ def open_stream(connection: socket.socket, longest: int) -> Stream:
 
 
 def _parse_header(text: bytes, longest: int) -> Dict[str, Any]:
-    header = parse_json(text, longest, longest // 32 + LONGEST_LINE)
+    header = parse_json(text, longest, longest // 32 + MAX_LINE)
     if not isinstance(header, dict):
         raise MalformedError("a frame without a header")
     return header

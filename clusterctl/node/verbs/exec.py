@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 0.05  # seconds between looks at a command that has closed its output and goes on
 GRACE = 2.0  # seconds between TERM and KILL when the client leaves
 SETTLE_TIME = 0.2  # seconds for what is just ending after the command
-MOST_LEFT = 20
+MAX_LEFT = 20
 CHUNK = 1 << 16
 NOT_FOUND, CANNOT_RUN = 127, 126
 
@@ -140,7 +140,7 @@ def list_leftovers() -> List[str]:
         time.sleep(KILL_INTERVAL)
         for _ in reap():
             pass
-    return sorted(stat.name for stat in running_descendants())[:MOST_LEFT]
+    return sorted(stat.name for stat in running_descendants())[:MAX_LEFT]
 
 
 def stop_command() -> None:

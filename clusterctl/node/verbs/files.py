@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 OUTPUT_DIR = "${output_dir}"
 PART = 1 << 18  # bytes of a file in a frame
 BATCH = 1000  # rows in a frame
-LARGEST_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
+MAX_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
 SAMPLE = 1 << 12  # bytes by which it is seen whether a file can be compressed
 
 
@@ -318,7 +318,7 @@ def send_rows(rows: Rows, most: int, heartbeat: Heartbeat) -> Tuple[List[ListedF
         batch.append(row)
         # what JSON makes of odd names at the most
         size += 6 * sum(len(value) for value in row if isinstance(value, str)) + 100
-        if len(batch) == BATCH or size > LARGEST_BATCH:
+        if len(batch) == BATCH or size > MAX_BATCH:
             send_batch(heartbeat, batch)
             batch, size = [], 0
     send_batch(heartbeat, batch)

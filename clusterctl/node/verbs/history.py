@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Union
 from ...protocol.run_paths import RunPaths
 from ..history.ring import INTERVAL, pack, read_samples, thin
 from ..history.scalars import (
-    MOST_EVENT_BYTES,
+    MAX_EVENT_BYTES,
     TIME_LIMIT,
     LogScalars,
     Scalar,
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import Hole, Spec, State
     from ...protocol.messages.verbs import HistoryRequest
 
-MOST_POINTS = 2000
-MOST_VALUES = 240_000  # numbers in an answer: below a MiB
-MOST_JOURNAL = 256 << 10
-TAIL_BYTES, LONGEST_LINE = 6 << 10, 400
-MOST_RANKS = 64
-MOST_WORDS, LONGEST_WORD, MOST_VARIABLES = 400, 2000, 200
+MAX_POINTS = 2000
+MAX_VALUES = 240_000  # numbers in an answer: below a MiB
+MAX_JOURNAL = 256 << 10  # bytes
+TAIL_BYTES, MAX_LINE = 6 << 10, 400
+MAX_RANKS = 64
+MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
 SECRET_NAMES = (
     "TOKEN",
     "SECRET",
@@ -64,12 +64,12 @@ def run(request: HistoryRequest, stream: Stream) -> None:
     state, spec = resolve_state(rundir), read_spec(rundir)
     if not request["details"] or state is None or spec is None:
         return
-    journal = read_tail(RunPaths(rundir).events, MOST_JOURNAL).encode("utf-8", "replace")
+    journal = read_tail(RunPaths(rundir).events, MAX_JOURNAL).encode("utf-8", "replace")
     stream.answer({"journal": len(journal)}, journal)
     stream.answer({"launched": describe_launch(spec)})
     output = read_output(rundir, state, request["lines"])
     stream.answer({"output": output, "replaced": find_replaced(rundir, state)})
-    scalars, cut = read_all_scalars(rundir, state, spec, max(2, min(request["points"], MOST_POINTS)))
+    scalars, cut = read_all_scalars(rundir, state, spec, max(2, min(request["points"], MAX_POINTS)))
     stream.answer({"scalars": scalars, "cut": cut})
 
 
@@ -80,7 +80,7 @@ def _send_samples(rundir: str, request: HistoryRequest, stream: Stream) -> None:
     begin = min((samples.records[0][0] for samples in found), default=now)
     end = max((samples.records[-1][0] for samples in found), default=now)
     columns = max(1, len({column for samples in found for column in samples.columns}))
-    points = max(2, min(request["points"], MOST_POINTS, MOST_VALUES // columns))
+    points = max(2, min(request["points"], MAX_POINTS, MAX_VALUES // columns))
     thinned = thin(found, begin, end + INTERVAL, points)
     header: Any = {
         "columns": [list(column) for column in thinned.columns],
@@ -95,12 +95,12 @@ def _send_samples(rundir: str, request: HistoryRequest, stream: Stream) -> None:
 def describe_launch(spec: Spec) -> LaunchedWith:
     """Return what was started: command, variables, addresses; a variable that is named like a secret has no value."""
     return {
-        "argv": [_render(word) for word in spec["argv"][:MOST_WORDS]],
+        "argv": [_render(word) for word in spec["argv"][:MAX_WORDS]],
         "module": spec["module"],
         "python": spec["python"],
         "env": {
-            name[:LONGEST_WORD]: HIDDEN if _is_secret(name) else _render(value)
-            for name, value in list(spec["env"].items())[:MOST_VARIABLES]
+            name[:MAX_WORD]: HIDDEN if _is_secret(name) else _render(value)
+            for name, value in list(spec["env"].items())[:MAX_VARIABLES]
         },
         "nic": spec["nic"],
         "address": spec["address"],
@@ -117,17 +117,17 @@ def _is_secret(name: str) -> bool:
 def _render(template: Any) -> str:
     """Write a text with what only the agent knew as <name>."""
     if isinstance(template, str):
-        return template[:LONGEST_WORD]
+        return template[:MAX_WORD]
     parts: List[Union[str, Hole]] = template if isinstance(template, list) else []
     return "".join(
         part if isinstance(part, str) else "<%s>" % part.get("fill", "?") if isinstance(part, dict) else ""
         for part in parts
-    )[:LONGEST_WORD]
+    )[:MAX_WORD]
 
 
 def read_output(rundir: str, state: State, lines: int) -> Dict[str, RankOutput]:
     """Return the last lines of each rank."""
-    ranks = sorted((int(rank), entry) for rank, entry in state["ranks"].items())[:MOST_RANKS]
+    ranks = sorted((int(rank), entry) for rank, entry in state["ranks"].items())[:MAX_RANKS]
     return {
         str(rank): {
             "stdout": _tail(rundir, entry["stdout"], lines),
@@ -140,7 +140,7 @@ def read_output(rundir: str, state: State, lines: int) -> Dict[str, RankOutput]:
 def find_replaced(rundir: str, state: State) -> List[ReplacedLogRecord]:
     """Name the logs of ranks that are no files any more, and what each is."""
     found: Dict[str, str] = {}
-    entries = list(state["ranks"].values())[:MOST_RANKS]
+    entries = list(state["ranks"].values())[:MAX_RANKS]
     for file in [file for entry in entries for file in (entry["stdout"], entry["stderr"]) if file]:
         try:
             check_log(os.lstat(os.path.join(rundir, file)))
@@ -156,7 +156,7 @@ def _tail(rundir: str, file: Any, lines: int) -> List[str]:
         return []
     text = read_tail(os.path.join(rundir, file), TAIL_BYTES)
     kept = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
-    return [line[:LONGEST_LINE] for line in kept if line.strip()][-lines:]
+    return [line[:MAX_LINE] for line in kept if line.strip()][-lines:]
 
 
 def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> "tuple[List[ScalarSeries], bool]":
@@ -188,7 +188,7 @@ def _read_events(rundir: str, spec: Spec) -> Dict[str, List[Scalar]]:
         try:
             with open(file, "rb") as source:
                 found = (
-                    read_event_file(source.read(MOST_EVENT_BYTES))
+                    read_event_file(source.read(MAX_EVENT_BYTES))
                     if os.fstat(source.fileno()).st_mtime >= began
                     else {}
                 )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 GRACE = 5.0  # seconds between TERM and KILL
 POLL_INTERVAL = 0.05
-MOST_ORPHANS = 500  # processes reported
+MAX_ORPHANS = 500  # processes reported
 TAG_PREFIX = b"CLUSTERCTL_RUN="
 
 
@@ -50,7 +50,7 @@ def run(request: OrphansRequest, stream: Stream) -> None:
     orphans, others = find(request["workdir"], request["node"])
     end = request["end"]
     if end is None:
-        stream.answer({"orphans": to_json(orphans[:MOST_ORPHANS]), "others": others})
+        stream.answer({"orphans": to_json(orphans[:MAX_ORPHANS]), "others": others})
         return
     known = {(orphan.pid, orphan.starttime) for orphan in orphans if orphan.known}
     named = sorted({(int(pid), int(starttime)) for pid, starttime in end})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import State
     from ...protocol.messages.verbs import PsRequest
 
-MOST_RECORDS = 8  # runs sent with the record of their end, up to 512 KiB each, where runs are named
+MAX_RECORDS = 8  # runs sent with the record of their end, up to 512 KiB each, where runs are named
 LISTED_RECORDS = 256 << 10  # bytes of records in a list of all runs: of the newest that did not succeed
 
 
@@ -50,7 +50,7 @@ def list_runs(
     room = LISTED_RECORDS
     for rundir, found in runs[:limit]:
         state = with_stop(rundir, found)
-        if run_id and len(states) < MOST_RECORDS:
+        if run_id and len(states) < MAX_RECORDS:
             state = with_record(rundir, with_leftovers(state))
         elif not run_id and state["state"] in NOT_SUCCEEDED:
             room -= record_size(rundir)

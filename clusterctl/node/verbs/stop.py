@@ -286,12 +286,12 @@ def record_end(
     return record.state
 
 
-MOST_ENDED = 100_000  # processes
+MAX_ENDED = 100_000  # processes
 
 
 def read_ended(event: object) -> List[EndedProcess]:
     """List the processes that an event reports as ended."""
-    records = Untrusted(event).records("ended", MOST_ENDED)
+    records = Untrusted(event).records("ended", MAX_ENDED)
     pids = ((entry.integer("pid", 1), entry.text("name")) for entry in records)
     return [{"pid": pid, "name": name} for pid, name in pids if pid is not None]
 

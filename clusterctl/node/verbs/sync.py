@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.verbs import PlainClientFrame, Source, SyncRequest, TreeSummary
 
 ATTEMPTS = 3
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
 def run(request: SyncRequest, stream: Stream) -> None:
@@ -204,5 +204,5 @@ def summarise_tree(rows: List[TreeEntry], written: List[TreeEntry]) -> TreeSumma
         "tree": tree_hash(written),
         "files": len(files),
         "bytes": sum(row.size for row in files),
-        "differs": differing[:MOST_NAMED],
+        "differs": differing[:MAX_NAMED],
     }

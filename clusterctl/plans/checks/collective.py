@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.diagnose.network_tests import DeepCheckResult
     from clusterctl.protocol.messages.checks import GroupResult
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 REST_TEXTS: Mapping[bool | None, str] = {
     None: "{failure}",
     True: to_translate("{failure}; the others work without it"),
@@ -144,7 +144,7 @@ def did_not_end(context: CheckContext) -> Iterator[Hit]:
 
 
 def _render_names(deep: DeepCheckResult, numbers: Sequence[int]) -> str:
-    return join_items(first_few([deep.name(number) for number in numbers], MOST_NAMED))
+    return join_items(first_few([deep.name(number) for number in numbers], MAX_NAMED))
 
 
 def render_rate(rate: float) -> str:

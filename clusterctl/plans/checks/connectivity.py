@@ -52,7 +52,7 @@ SLOW_RTT = 5000  # microseconds
 SLOW_SECONDS = 2.0
 SLOW_FACTOR = 10  # as slow as others
 HEADER_BYTES = 120  # bytes of a packet that no segment carries, generously
-LARGEST_MTU = 16000  # above it the kernel keeps segments smaller than the MTU
+MAX_MTU = 16000  # above it the kernel keeps segments smaller than the MTU
 COMMON_MTU, SMALL_MTU = 1500, 1400
 LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
 _WHERE: Mapping[Kind, str] = {
@@ -485,7 +485,7 @@ def path_is_narrower(context: CheckContext) -> Iterator[Hit]:
     names_by_text: dict[str, list[str]] = {}
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         mtus = [nic.mtu for name in path.ends if (nic := _find_training_nic(context, name)) and nic.mtu]
-        if path.open and path.mss and len(mtus) == 2 and path.mss + HEADER_BYTES < min(mtus) <= LARGEST_MTU:
+        if path.open and path.mss and len(mtus) == 2 and path.mss + HEADER_BYTES < min(mtus) <= MAX_MTU:
             text = tr("segments of {mss} bytes, but the NICs have MTU {mtu}", mss=path.mss, mtu=min(mtus))
             names_by_text.setdefault(text, []).extend(path.ends)
     for text, names in names_by_text.items():

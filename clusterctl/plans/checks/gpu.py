@@ -30,7 +30,7 @@ from clusterctl.translation import to_translate, tr, trn
 
 # The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
 OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
-MOST_HOLDERS = 4  # that are named
+MAX_HOLDERS = 4  # that are named
 BUSY_MEMORY = 512  # MiB; an idle GPU uses less
 # What the numbers of NVIDIA's catalogue of Xid errors mean, those of hardware only. What programs cause
 # themselves (13, 31, 43, 45, ...) means nothing for the node.
@@ -51,7 +51,7 @@ XIDS: Mapping[int, str] = {
     149: to_translate("NVLink error"),
     154: to_translate("recovery needed"),
 }
-MOST_XIDS = 8
+MAX_XIDS = 8
 
 
 def _driver_version(facts: Facts) -> str | None:
@@ -315,7 +315,7 @@ def _render_users(gpu: Gpu, facts: Facts) -> str:
         else f"pid {process.pid}"
         for process in processes
     ]
-    shown = first_few(descriptions, MOST_HOLDERS)
+    shown = first_few(descriptions, MAX_HOLDERS)
     return f" {tr('({reasons})', reasons=join_parts(shown))}" if shown else ""
 
 
@@ -377,7 +377,7 @@ def xids(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         descriptions = [_render_xid(xid) for xid in facts.gpu_health.xids if xid.code in XIDS]
         if descriptions:
-            yield on_node(node, join_parts(first_few(descriptions, MOST_XIDS)))
+            yield on_node(node, join_parts(first_few(descriptions, MAX_XIDS)))
 
 
 def _render_xid(xid: Xid) -> str:

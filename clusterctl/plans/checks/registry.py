@@ -58,9 +58,9 @@ FAMILIES = (
     resources,
     script,
 )
-MOST_FIXES = 4
-MOST_EVIDENCE = 12
-MOST_ALIKE = 3  # lines that differ in numbers alone
+MAX_FIXES = 4
+MAX_EVIDENCE = 12
+MAX_ALIKE = 3  # lines that differ in numbers alone
 NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -216,8 +216,8 @@ def join_evidence(hits: Sequence[Hit]) -> str:
     for hit in hits:
         names_by_text.setdefault(hit.evidence, []).extend(() if hit.shared else hit.nodes)
     lines = [of_nodes(names, text) if names else text for text, names in _fold_similar(names_by_text)]
-    more = [tr("and {count} more", count=len(lines) - MOST_EVIDENCE)] if len(lines) > MOST_EVIDENCE else []
-    return "\n".join([*lines[:MOST_EVIDENCE], *more])
+    more = [tr("and {count} more", count=len(lines) - MAX_EVIDENCE)] if len(lines) > MAX_EVIDENCE else []
+    return "\n".join([*lines[:MAX_EVIDENCE], *more])
 
 
 def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
@@ -226,7 +226,7 @@ def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str,
         (NUMBER.sub("0", text) if names else text, text) for text, names in names_by_text.items()
     )
     for texts in texts_by_shape.values():
-        if len(texts) <= MOST_ALIKE:
+        if len(texts) <= MAX_ALIKE:
             yield from ((text, names_by_text[text]) for text in texts)
         else:
             first = names_by_text[texts[0]][0]
@@ -247,8 +247,8 @@ def join_fixes(hits: Sequence[Hit], program: str = "clusterctl") -> str:
         "  # ".join(filter(None, (run_on_nodes(program, dict.fromkeys(names), command), fix)))
         if command
         else fix
-        for (command, fix), names in list(names_by_fix.items())[:MOST_FIXES]
+        for (command, fix), names in list(names_by_fix.items())[:MAX_FIXES]
     ]
-    other_names = [name for names in list(names_by_fix.values())[MOST_FIXES:] for name in names]
+    other_names = [name for names in list(names_by_fix.values())[MAX_FIXES:] for name in names]
     more = [tr("# the same on {nodes}", nodes=fold_names(other_names))] if other_names else []
     return "\n".join([*lines, *more])

@@ -29,7 +29,7 @@ from clusterctl.specs.placeholders import Placeholder, parse_template
 from clusterctl.specs.yaml.tree import render_args
 from clusterctl.translation import tr, trn
 
-MOST_LINES = 4
+MAX_LINES = 4
 NODE_PLACEHOLDERS = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
 NESTED_LAUNCHERS = (
     "torchrun",
@@ -177,7 +177,7 @@ def six_is_gone(context: CheckContext, _: Job, code: JobCode) -> Iterator[Hit]:
     if code.use.six:
         lines = dict.fromkeys(map(str, code.use.six))
         yield _report(
-            context, join_items([*list(lines)[:MOST_LINES], *(["..."] if len(lines) > MOST_LINES else [])])
+            context, join_items([*list(lines)[:MAX_LINES], *(["..."] if len(lines) > MAX_LINES else [])])
         )
 
 

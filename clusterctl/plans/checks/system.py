@@ -64,7 +64,7 @@ QUESTIONS = {
     "locks": to_translate("the holders of the GPUs"),
 }
 REPORTED_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
-LARGEST_OFFSET = 2.0  # seconds
+MAX_OFFSET = 2.0  # seconds
 OFFSET_TEXTS = {  # by whether it is compared with the other nodes, and whether it is ahead
     (True, True): to_translate("{seconds:.1f} s ahead of the other nodes (accurate to {error:.2f} s)"),
     (True, False): to_translate("{seconds:.1f} s behind the other nodes (accurate to {error:.2f} s)"),
@@ -244,8 +244,8 @@ def _common_offset(context: CheckContext) -> float:
     if len(offsets) < 2:
         return 0.0
     median, error = offsets[len(offsets) // 2]
-    agreeing = sum(abs(offset - median) <= LARGEST_OFFSET for offset, _ in offsets)
-    is_local_clock_wrong = abs(median) - error > LARGEST_OFFSET and agreeing > len(offsets) / 2
+    agreeing = sum(abs(offset - median) <= MAX_OFFSET for offset, _ in offsets)
+    is_local_clock_wrong = abs(median) - error > MAX_OFFSET and agreeing > len(offsets) / 2
     return median if is_local_clock_wrong else 0.0
 
 
@@ -256,7 +256,7 @@ def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
     for node, _ in context.known:
         offset, error = offsets.get(node.name, (0.0, 0.0))
         relative_offset = offset - common_offset
-        if node.name in offsets and abs(relative_offset) - error > LARGEST_OFFSET:
+        if node.name in offsets and abs(relative_offset) - error > MAX_OFFSET:
             message = OFFSET_TEXTS[bool(common_offset), relative_offset > 0]
             yield on_node(node, tr(message, seconds=abs(relative_offset), error=error))
 

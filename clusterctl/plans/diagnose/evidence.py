@@ -9,19 +9,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clusterctl.protocol.end_record import MOST_EXIT, MOST_RANK, MOST_SIGNAL
+from clusterctl.protocol.end_record import MAX_EXIT, MAX_RANK, MAX_SIGNAL
 from clusterctl.protocol.untrusted import Row, Untrusted
 
-MOST_RANKS = 256  # of a node
-LONGEST_STACK = 32 << 10
-MOST_THREADS, MOST_FRAMES = 128, 128
-MOST_GROUPS, MOST_ENTRIES, MOST_RECENT = 32, 12, 256
-MOST_CLOCKS, LARGEST_OFFSET = 4096, 10**12  # nodes; microseconds
-LONGEST_AGE = 1e9  # seconds
+MAX_RANKS = 256  # of a node
+MAX_STACK = 32 << 10  # characters
+MAX_THREADS, MAX_FRAMES = 128, 128
+MAX_GROUPS, MAX_ENTRIES, MAX_RECENT = 32, 12, 256
+MAX_CLOCKS, MAX_OFFSET = 4096, 10**12  # nodes; microseconds
+MAX_AGE = 1e9  # seconds
 WATCHERS = ("guardian", "agent", "torchrun")
 _THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
-LONGEST_FILE, LONGEST_FUNCTION = 1000, 200  # characters
+MAX_FILE, MAX_FUNCTION = 1000, 200  # characters
 _PREFIX = re.compile(r"/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 _LIBRARY = re.compile(r"^<|/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 
@@ -145,11 +145,11 @@ def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
     stacks = [stack.replace(f'"{code}', '"') if code else stack for stack in _texts(raw)]
     ranks = {
         rank.rank: rank
-        for entry in raw.records("ranks", MOST_RANKS)
+        for entry in raw.records("ranks", MAX_RANKS)
         if (rank := _parse_rank(entry, node, stacks)) is not None
     }
-    took, time = raw.number("took", 0.0, LONGEST_AGE) or 0.0, raw.moment("time") or 0.0
-    clocks = raw.named_integers("clocks", MOST_CLOCKS, -LARGEST_OFFSET, LARGEST_OFFSET)
+    took, time = raw.number("took", 0.0, MAX_AGE) or 0.0, raw.moment("time") or 0.0
+    clocks = raw.named_integers("clocks", MAX_CLOCKS, -MAX_OFFSET, MAX_OFFSET)
     seconds = {name: microseconds / 1e6 for name, microseconds in clocks.items()}
     watchers = tuple(_parse_watchers(raw, node))
     return NodeEvidence(node, tuple(ranks.values()), took, time, seconds, watchers)
@@ -163,11 +163,11 @@ def _parse_watchers(raw: Untrusted, node: str) -> Iterator[Watcher]:
 
 
 def _texts(raw: Untrusted) -> tuple[str, ...]:
-    return raw.texts("stacks", MOST_RANKS, LONGEST_STACK)
+    return raw.texts("stacks", MAX_RANKS, MAX_STACK)
 
 
 def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | None:
-    rank, index = raw.integer("rank", 0, MOST_RANK), raw.integer("stack", 0, len(stacks) - 1)
+    rank, index = raw.integer("rank", 0, MAX_RANK), raw.integer("stack", 0, len(stacks) - 1)
     if rank is None:
         return None
     stack = "" if index is None else stacks[index]
@@ -176,10 +176,10 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
         node=node,
         pid=raw.integer("pid", 1, 1 << 22),
         problem=raw.text("problem", 100),
-        exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
-        signal=raw.integer("signal", 1, MOST_SIGNAL),
+        exit=raw.integer("exit", -MAX_EXIT, MAX_EXIT),
+        signal=raw.integer("signal", 1, MAX_SIGNAL),
         stderr=raw.text("stderr", 4096),
-        silent=raw.number("silent", 0.0, LONGEST_AGE),
+        silent=raw.number("silent", 0.0, MAX_AGE),
         process=raw.text("process", 1),
         waits_in=raw.text("waits_in", 100),
         traced=raw.flag("traced"),
@@ -187,19 +187,19 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
         cpu=raw.number("cpu", 0.0, 1e6),
         stack=stack,
         frames=main_frames(stack),
-        groups=tuple(map(_parse_group, raw.records("groups", MOST_GROUPS))),
+        groups=tuple(map(_parse_group, raw.records("groups", MAX_GROUPS))),
         records_problem=raw.text("records_problem", 300),
     )
 
 
 def _parse_group(raw: Untrusted) -> GroupRecord:
     members = tuple(int(word) for word in re.findall(r"\d{1,7}", raw.text("members", 4096)))
-    entries = tuple(filter(None, map(_parse_entry, raw.rows("entries", MOST_RECENT))))
+    entries = tuple(filter(None, map(_parse_entry, raw.rows("entries", MAX_RECENT))))
     return GroupRecord(raw.text("name", 100), raw.text("about", 100), members, entries)
 
 
 def _parse_entry(row: Row) -> Entry | None:
-    number, age = row.integer(0, 0), row.number(6, -LONGEST_AGE, LONGEST_AGE)
+    number, age = row.integer(0, 0), row.number(6, -MAX_AGE, MAX_AGE)
     if number is None or age is None:
         return None
     operation = row.text(2, 80).partition(":")[2] or row.text(2, 80)
@@ -211,11 +211,11 @@ def read_threads(stack: str) -> Iterator[list[Frame]]:
     """Yield the threads of a text of faulthandler, each with its frames, innermost first; the main thread is last."""
     frames: list[Frame] | None = None
     for line in stack.splitlines():
-        if _THREAD.match(line[:LONGEST_FILE]):
+        if _THREAD.match(line[:MAX_FILE]):
             if frames is not None:
                 yield frames
             frames = []
-        elif frames is not None and len(frames) < MOST_FRAMES and (frame := _parse_frame(line)) is not None:
+        elif frames is not None and len(frames) < MAX_FRAMES and (frame := _parse_frame(line)) is not None:
             frames.append(frame)
     if frames is not None:
         yield frames
@@ -223,13 +223,13 @@ def read_threads(stack: str) -> Iterator[list[Frame]]:
 
 def _parse_frame(line: str) -> Frame | None:
     """Read a line of a stack; a name that no program has is dropped before a pattern runs over it."""
-    found = _FRAME.match(line) if len(line) <= LONGEST_FILE + LONGEST_FUNCTION + 40 else None
-    if found is None or len(found[1]) > LONGEST_FILE or len(found[3]) > LONGEST_FUNCTION:
+    found = _FRAME.match(line) if len(line) <= MAX_FILE + MAX_FUNCTION + 40 else None
+    if found is None or len(found[1]) > MAX_FILE or len(found[3]) > MAX_FUNCTION:
         return None
     return Frame(found[1], int(found[2]), found[3])
 
 
 def main_frames(stack: str) -> tuple[Frame, ...]:
     """Return the frames of the main thread; empty while it runs no Python."""
-    threads = list(read_threads(stack))[-MOST_THREADS:]
+    threads = list(read_threads(stack))[-MAX_THREADS:]
     return tuple(threads[-1]) if threads else ()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from clusterctl.codes.lookup import word
 from clusterctl.plans.diagnose.evidence import (
-    LONGEST_AGE,
+    MAX_AGE,
     Entry,
     GroupRecord,
     NodeEvidence,
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import KeptReason
 
 PATIENCE = 5.0  # seconds
-LEAST_STALLED_WAIT = 1.0  # seconds, where the nodes have seen no progress for as long as the job allows
+MIN_STALLED_WAIT = 1.0  # seconds, where the nodes have seen no progress for as long as the job allows
 USUAL_GAPS = 1.5  # times the longest time between two collectives
 IDLE_CPU = 0.05  # processors
 SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
-MOST_RANGES = 12
+MAX_RANGES = 12
 WATCHERS_CODE = "CC-HANG-013"
 
 
@@ -468,7 +468,7 @@ def fold_numbers(numbers: Sequence[int]) -> str:
         else:
             ranges.append([number])
     texts = ["-".join(map(str, dict.fromkeys(part))) for part in ranges]
-    return ",".join([*texts[:MOST_RANGES], *(["..."] if len(texts) > MOST_RANGES else [])])
+    return ",".join([*texts[:MAX_RANGES], *(["..."] if len(texts) > MAX_RANGES else [])])
 
 
 def _where(ranks: Sequence[RankEvidence]) -> str:
@@ -496,7 +496,7 @@ STALL: Final = "stall"
 TIME_LIMIT: Final = "time_limit"
 STOP: Final = "stop"
 REASONS: tuple[KeptReason, ...] = (STALL, TIME_LIMIT, STOP)
-MOST_SHOWN = 4  # suspects
+MAX_SHOWN = 4  # suspects
 
 
 @dataclass(frozen=True)
@@ -524,7 +524,7 @@ class KeptDiagnosis:
     @property
     def summary(self) -> str:
         """Return where the ranks were, and when."""
-        shown = self.ranks[:MOST_SHOWN]
+        shown = self.ranks[:MAX_SHOWN]
         where = next((str(rank.where) for rank in shown if rank.where is not None), "")
         names = fold_numbers([rank.rank for rank in shown])
         nodes = fold_names(dict.fromkeys(rank.node for rank in shown))
@@ -557,7 +557,7 @@ def choose_least_wait(reasons: Iterable[str]) -> float:
 
     Only nodes with a living agent count: it reports a stall as long as that lasts, a lost one's report may be old.
     """
-    return LEAST_STALLED_WAIT if STALL in reasons else PATIENCE
+    return MIN_STALLED_WAIT if STALL in reasons else PATIENCE
 
 
 def parse_kept(raw: Untrusted, node: str) -> KeptEvidence | None:
@@ -565,7 +565,7 @@ def parse_kept(raw: Untrusted, node: str) -> KeptEvidence | None:
     why, time, since = raw.one_of("why", REASONS), raw.moment("time"), raw.moment("since")
     if not why or time is None:
         return None
-    seconds = None if since is None else min(LONGEST_AGE, max(0.0, time - since))
+    seconds = None if since is None else min(MAX_AGE, max(0.0, time - since))
     return KeptEvidence(why, seconds, parse_evidence(raw.record("diagnosis"), node))
 
 

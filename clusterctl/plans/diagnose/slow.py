@@ -20,10 +20,10 @@ from clusterctl.plans.diagnose.hang import Judgement, name_ranks, reduce_coalesc
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr
 
-FEWEST = 10  # collectives
-MOST_OFTEN = 0.5  # of the collectives
-LEAST_LOSS = 0.01  # of the time
-LEAST_DELAY = 0.002  # seconds; clocks are compared no better
+MIN_COLLECTIVES = 10  # collectives
+MIN_LATE_SHARE = 0.5  # of the collectives
+MIN_LOSS = 0.01  # of the time
+MIN_DELAY = 0.002  # seconds; clocks are compared no better
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def judge_slowness(nodes: Iterable[NodeEvidence]) -> Slowness:
     ranks = [rank for node in nodes for rank in node.ranks if node.node in offsets]
     starts = {node.node: node.time - offsets[node.node] for node in nodes if node.node in offsets}
     entered = collect_entry_times(ranks, starts)
-    if len(entered) < FEWEST:
+    if len(entered) < MIN_COLLECTIVES:
         return Slowness(_explain_nothing(nodes, ranks, offsets), (), len(entered), 0.0)
     times = [moment for moments in entered for moment in moments.values()]
     seconds = max(max(times) - min(times), 1e-3)
@@ -113,7 +113,7 @@ def _judge_rows(rows: Sequence[Lateness], count: int, node_count: int) -> Judgem
     for late in candidates:
         share, loss = sum(row.last for row in late), sum(row.loss for row in late)
         delay = max(row.delay for row in late)
-        if share >= MOST_OFTEN and loss >= LEAST_LOSS and delay >= LEAST_DELAY:
+        if share >= MIN_LATE_SHARE and loss >= MIN_LOSS and delay >= MIN_DELAY:
             suspects = tuple(sorted(row.rank for row in late))
             facts = _describe(late, share, delay, loss, count)
             return Judgement("CC-HANG-011", "", {**facts, "node": late[0].node}, suspects)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from clusterctl.protocol.messages.facts import LARGEST_PID
+from clusterctl.protocol.messages.facts import MAX_PID
 from clusterctl.protocol.messages.record import Reading, read, read_many
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -70,5 +70,5 @@ def render_processes(raw: Untrusted, key: str) -> tuple[str, ...]:
 
 def render_process(raw: Untrusted) -> str:
     """Name one process."""
-    pid = raw.integer("pid", 1, LARGEST_PID)
+    pid = raw.integer("pid", 1, MAX_PID)
     return f"{raw.text('name', MAX_PROCESS_NAME) or '?'} (pid {'?' if pid is None else pid})"

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.kinds import Launcher
 
-LARGEST_SCRIPT = 256 << 10  # bytes
-MOST_FILES = 50  # of the code that a script imports
-LONGEST_SHOWN = 120  # characters of a value from the script
+MAX_SCRIPT = 256 << 10  # bytes
+MAX_FILES = 50  # of the code that a script imports
+MAX_SHOWN = 120  # characters of a value from the script
 
 # Usual names of options for the directory of results; the more exact ones first.
 OUTPUT_OPTIONS = (
@@ -248,7 +248,7 @@ class _FileReader:
             self._use.six.append(self._line(node))
 
     def _line(self, node: ast.AST, text: str = "") -> Line:
-        return Line(self._file, getattr(node, "lineno", 0), text[:LONGEST_SHOWN])
+        return Line(self._file, getattr(node, "lineno", 0), text[:MAX_SHOWN])
 
     def _is_six(self, node: ast.Import | ast.ImportFrom | ast.Attribute) -> bool:
         if isinstance(node, ast.Attribute):
@@ -304,7 +304,7 @@ class _FileReader:
             self._add_address(text, call)
 
     def _add_address(self, text: str, node: ast.AST, *, is_master_addr: bool = False) -> None:
-        self._use.addresses.append(Address(text[:LONGEST_SHOWN], self._line(node), is_master_addr))
+        self._use.addresses.append(Address(text[:MAX_SHOWN], self._line(node), is_master_addr))
 
     def _read_assignment(self, node: ast.Assign) -> None:
         for target in node.targets:

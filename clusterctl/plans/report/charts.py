@@ -29,12 +29,12 @@ from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
 
-MOST_LINES = 4  # of one plot; more are shown as their mean and their range
-MOST_SCALARS = 12
+MAX_LINES = 4  # of one plot; more are shown as their mean and their range
+MAX_SCALARS = 12
 BUCKETS = 160  # moments at which many nodes are compared
 WIDE, LABELS, EDGE, ROW, BAR = 960, 150, 10, 20, 13
-MOST_ROWS = 24  # of the timeline
-LONGEST_LABEL = 22  # characters
+MAX_ROWS = 24  # of the timeline
+MAX_LABEL = 22  # characters
 FIRST_NAMES = ("loss", "train_loss", "eval_loss", "lm_loss", "val_loss")
 Reader = Callable[[NodeRecord], Sequence[Point]]
 
@@ -110,7 +110,7 @@ def _describe_gpu_events(history: History) -> str:
 
 def _fold(plot: Plot, what: str) -> Plot:
     """Show many lines as their mean in the range of all."""
-    if len(plot.lines) <= MOST_LINES:
+    if len(plot.lines) <= MAX_LINES:
         return plot
     band, middle = _spread([line.points for line in plot.lines], mean)
     label = tr("mean of {n} {what}", n=len(plot.lines), what=what)
@@ -248,7 +248,7 @@ def choose_scalars(records: Mapping[str, NodeRecord]) -> list[Scalars]:
         for scalars in record.scalars:
             if scalars.points and scalars.name not in chosen:
                 chosen[scalars.name] = scalars
-    return sorted(chosen.values(), key=lambda scalars: _scalar_order(scalars.name))[:MOST_SCALARS]
+    return sorted(chosen.values(), key=lambda scalars: _scalar_order(scalars.name))[:MAX_SCALARS]
 
 
 def _scalar_order(name: str) -> tuple[int, str]:
@@ -297,13 +297,13 @@ def group_phases(run: ReportedRun, end: float) -> list[tuple[tuple[str, ...], li
     """Return the phases of the nodes; of many nodes those with alike phases share a bar."""
     by_node = {name: find_phases(record.journal, end) for name, record in run.records.items()}
     by_node = {name: phases for name, phases in by_node.items() if phases}
-    if len(by_node) <= MOST_ROWS:
+    if len(by_node) <= MAX_ROWS:
         return [((name,), phases) for name, phases in by_node.items()]
     groups = group_values(
         (tuple((phase.name, round(phase.end / 5)) for phase in phases), name)
         for name, phases in by_node.items()
     )
-    largest = sorted(groups.values(), key=len, reverse=True)[:MOST_ROWS]
+    largest = sorted(groups.values(), key=len, reverse=True)[:MAX_ROWS]
     return [(tuple(names), by_node[names[0]]) for names in largest]
 
 
@@ -365,7 +365,7 @@ def _x(time: float, scale: Scale) -> float:
 def _row(number: int, names: Sequence[str], phases: Sequence[Phase], scale: Scale) -> list[Html]:
     top = number * ROW + 3
     text = fold_names(names) if len(names) > 1 else names[0]
-    label = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+    label = text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
     drawing = [element("text", label, x=0, y=top + BAR - 3, class_="label")]
     for phase in phases:
         begin, end = _x(phase.begin, scale), _x(phase.end, scale)

@@ -47,10 +47,10 @@ from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import language, tr, trn
 
-MOST_NODES = 10  # with plots of their own; of more the most telling
-MOST_RANKS = 48  # with their last lines
-MOST_LINES = 12
-MOST_ATTEMPTS = 5  # that have ended, in the result
+MAX_NODES = 10  # with plots of their own; of more the most telling
+MAX_RANKS = 48  # with their last lines
+MAX_LINES = 12
+MAX_ATTEMPTS = 5  # that have ended, in the result
 
 
 def render_report(run: ReportedRun, other: ReportedRun | None, command: str, secrets: Iterable[str]) -> str:
@@ -90,7 +90,7 @@ def render_result(run: ReportedRun) -> Html:
         content = [headline, *_cause(run)]
         content += [element("p", *mark_commands(line)) for line in render_kept(run.hang)] if run.hang else []
     ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
-    return element("section", *content, *ended[-MOST_ATTEMPTS:], class_=f"result {kind}".strip())
+    return element("section", *content, *ended[-MAX_ATTEMPTS:], class_=f"result {kind}".strip())
 
 
 def _answer(kept: KeptDiagnosis) -> list[Child]:
@@ -194,7 +194,7 @@ def _machines(run: ReportedRun, scale: Scale) -> Html | None:
     records = {name: record for name, record in run.records.items() if record.history.times}
     if not records:
         return None
-    shown = list(records) if len(records) <= MOST_NODES else _choose_nodes(run, records)
+    shown = list(records) if len(records) <= MAX_NODES else _choose_nodes(run, records)
     content: list[Child] = []
     if len(records) > 1:
         plots = [render_plot(plot, scale) for plot in overview_plots(records, scale.begin, scale.end)]
@@ -213,9 +213,7 @@ def _machines(run: ReportedRun, scale: Scale) -> Html | None:
 def _choose_nodes(run: ReportedRun, records: Mapping[str, NodeRecord]) -> list[str]:
     cause = run.verdict.cause if run.verdict else None
     blamed = [cause.failure.node] if cause and cause.failure.node in records else []
-    return list(dict.fromkeys([*blamed, *list(records)[:1], *unusual_nodes(records, MOST_NODES)]))[
-        :MOST_NODES
-    ]
+    return list(dict.fromkeys([*blamed, *list(records)[:1], *unusual_nodes(records, MAX_NODES)]))[:MAX_NODES]
 
 
 def _ranks(run: ReportedRun) -> Html | None:
@@ -223,7 +221,7 @@ def _ranks(run: ReportedRun) -> Html | None:
     entries = [(rank, part) for part in run.known for rank in part.ranks]
     blamed = cause.failure.rank if cause else None
     entries.sort(key=lambda entry: (entry[0].rank != blamed, not entry[0].failed, entry[0].rank))
-    shown = sorted(entries[:MOST_RANKS], key=lambda entry: entry[0].rank)
+    shown = sorted(entries[:MAX_RANKS], key=lambda entry: entry[0].rank)
     blocks: list[Child] = []
     for rank, part in shown:
         end = _describe_end(rank.exit, rank.signal, live=part.live)
@@ -240,7 +238,7 @@ def _ranks(run: ReportedRun) -> Html | None:
                 "pre",
                 element("span", name, class_="faint"),
                 element("br"),
-                join_lines(output[name][-MOST_LINES:]),
+                join_lines(output[name][-MAX_LINES:]),
             )
             for name in ("stderr", "stdout")
             if output.get(name)
@@ -287,7 +285,7 @@ def _commands(run: ReportedRun, command: str) -> Html:
 def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
     """Return what was started, once where it was the same."""
     groups = group_values((_started_on(record.launched), name) for name, record in records.items())
-    return [(names, words) for words, names in groups.items() if words][:MOST_NODES]
+    return [(names, words) for words, names in groups.items() if words][:MAX_NODES]
 
 
 def _started_on(launched: Launched) -> str:

@@ -13,7 +13,7 @@ from clusterctl.translation import tr
 
 WIDTH, HEIGHT = 460, 138
 LEFT, RIGHT, TOP, BOTTOM = 62, 6, 14, 18
-MOST_LINES = 8  # with a colour of their own
+MAX_LINES = 8  # with a colour of their own
 SIGN = 11  # room of a sign
 GAP = 3.5  # distances between two points that count as a gap
 
@@ -146,7 +146,7 @@ def _grid(plot: Plot, low: float, high: float, y: Callable[[float], float], scal
 
 
 def _draw_line(line: Line, number: int, scale: Scale, y: Callable[[float], float]) -> Html:
-    return element("path", d=_path(line.points, scale, y), class_=f"line c{number % MOST_LINES}")
+    return element("path", d=_path(line.points, scale, y), class_=f"line c{number % MAX_LINES}")
 
 
 def _path(points: Sequence[Point], scale: Scale, y: Callable[[float], float]) -> str:
@@ -204,7 +204,7 @@ def _draw_stall(begin: float, end: float, scale: Scale) -> Html:
 
 def _legend(plot: Plot) -> list[Html]:
     lines = [
-        element("span", "■ ", line.label, " ", class_=f"key c{number % MOST_LINES}")
+        element("span", "■ ", line.label, " ", class_=f"key c{number % MAX_LINES}")
         for number, line in enumerate(plot.lines)
         if line.label
     ]

@@ -21,12 +21,12 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration, render_seconds
 from clusterctl.translation import to_translate, tr
 
-LONGEST_FACT = 300
-MOST_MOMENTS = 200
+MAX_FACT = 300  # characters
+MAX_MOMENTS = 200
 FAILURE_SIGN, STOP_SIGN = "✗", "■"
 SOON = 10.0  # seconds
-MOST_MARKS, LONGEST_LABEL = 24, 160  # of the attempts that have ended; characters
-LONGEST_STALL = 1e9  # seconds
+MAX_MARKS, MAX_LABEL = 24, 160  # of the attempts that have ended; characters
+MAX_STALL = 1e9  # seconds
 STALL_ENDS = frozenset({"stall_over", "stopping", "torchrun_exited", "attempt_ended", "ended", "agent_lost"})
 
 
@@ -173,7 +173,7 @@ def describe_event(event: JournalEvent) -> tuple[str, bool]:
     if event.name in RICH_TEXTS:
         return RICH_TEXTS[event.name](facts)
     text, bad = EVENT_TEXTS.get(event.name, ("", False))
-    reason = clip(translate_node_text(facts.text("reason", LONGEST_FACT)), LONGEST_FACT)
+    reason = clip(translate_node_text(facts.text("reason", MAX_FACT)), MAX_FACT)
     if not text:
         return "", False
     return (tr("{text}: {reason}", text=tr(text), reason=reason) if reason else tr(text)), bad
@@ -185,10 +185,10 @@ def _rank_exited(facts: Untrusted) -> tuple[str, bool]:
 
 
 def _attempt_ended(facts: Untrusted) -> tuple[str, bool]:
-    number, reason = facts.count("attempt"), translate_node_text(facts.text("reason", LONGEST_FACT))
+    number, reason = facts.count("attempt"), translate_node_text(facts.text("reason", MAX_FACT))
     if not reason:
         return tr("attempt {n} ended", n=number), False
-    return tr("attempt {n} ended: {reason}", n=number, reason=clip(reason, LONGEST_FACT)), True
+    return tr("attempt {n} ended: {reason}", n=number, reason=clip(reason, MAX_FACT)), True
 
 
 def _ended(facts: Untrusted) -> tuple[str, bool]:
@@ -197,7 +197,7 @@ def _ended(facts: Untrusted) -> tuple[str, bool]:
 
 
 def _stalled(facts: Untrusted) -> tuple[str, bool]:
-    span = render_duration(round(facts.number("seconds", 0.0, LONGEST_STALL) or 0.0))
+    span = render_duration(round(facts.number("seconds", 0.0, MAX_STALL) or 0.0))
     return tr("no rank has made progress for {span}", span=span), True
 
 
@@ -255,7 +255,7 @@ def find_moments(run: ReportedRun) -> list[Moment]:
             moments[index] = replace(
                 before, nodes=nodes, ranks=tuple(dict.fromkeys(before.ranks + moment.ranks))
             )
-    return moments[:MOST_MOMENTS]
+    return moments[:MAX_MOMENTS]
 
 
 def _is_same(before: Moment, moment: Moment) -> bool:
@@ -285,14 +285,14 @@ def find_stall_spans(run: ReportedRun, end: float) -> list[tuple[float, float]]:
             spans[-1] = spans[-1][0], max(spans[-1][1], until)
         else:
             spans.append((begin, until))
-    return spans[:MOST_MARKS]
+    return spans[:MAX_MARKS]
 
 
 def _node_stalls(journal: Sequence[JournalEvent], end: float) -> list[tuple[float, float]]:
     spans, begin = [], None
     for event in journal:
         if event.name == "stalled" and begin is None:
-            begin = event.time - (event.facts.number("seconds", 0.0, LONGEST_STALL) or 0.0)
+            begin = event.time - (event.facts.number("seconds", 0.0, MAX_STALL) or 0.0)
         elif begin is not None and event.name in STALL_ENDS:
             spans.append((begin, event.time))
             begin = None
@@ -307,12 +307,12 @@ def find_marks(run: ReportedRun) -> list[Mark]:
             tr(
                 "attempt {n} ended: {reason}",
                 n=attempt.number,
-                reason=clip(translate_node_text(attempt.text), LONGEST_LABEL),
+                reason=clip(translate_node_text(attempt.text), MAX_LABEL),
             ),
             failed=True,
             sign=str(attempt.number),
         )
-        for attempt in attempts_of(run.parts)[-MOST_MARKS:]
+        for attempt in attempts_of(run.parts)[-MAX_MARKS:]
         if attempt.ended is not None
     ]
     cause = run.verdict.cause if run.verdict else None
@@ -321,7 +321,7 @@ def find_marks(run: ReportedRun) -> list[Mark]:
         moment = (
             cause.failure.last_seen if cause.failure.lost and cause.failure.last_seen else cause.failure.time
         )
-        marks.append(Mark(moment, clip(headline.strip(), LONGEST_LABEL), failed=True, sign=FAILURE_SIGN))
+        marks.append(Mark(moment, clip(headline.strip(), MAX_LABEL), failed=True, sign=FAILURE_SIGN))
     elif run.state not in (SUCCEEDED, *LIVE) and run.ended_at is not None:
         is_failure = run.state != STOPPED
         sign = FAILURE_SIGN if is_failure else STOP_SIGN

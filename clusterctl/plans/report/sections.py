@@ -29,9 +29,9 @@ ABOUT: Mapping[str, str] = {  # what the launch recorded of each node, and what 
     "kernel": to_translate("kernel"),
     "clusterctl": "clusterctl",
 }
-LONGEST_HASH = 16
-MOST_ROWS, MOST_STACKS = 48, 12
-MOST_STACK_LINES = 200
+MAX_HASH = 16  # characters
+MAX_ROWS, MAX_STACKS = 48, 12
+MAX_STACK_LINES = 200
 
 
 def list_facts(run: ReportedRun) -> Facts:
@@ -62,7 +62,7 @@ def list_facts(run: ReportedRun) -> Facts:
 
 def _about(record: NodeRecord, key: str) -> str:
     value = record.launched.about.get(key, "")
-    return value[:LONGEST_HASH] if key == "code" else translate_node_text(value)
+    return value[:MAX_HASH] if key == "code" else translate_node_text(value)
 
 
 def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str]) -> str:
@@ -126,11 +126,11 @@ def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: 
     """Return the ranks as `diagnose` shows them, and the stacks, those of the suspects first, and open if wanted."""
     suspects = judgement.suspects
     rows = fold_ranks(ranks, suspects)
-    more = len(rows) - MOST_ROWS
+    more = len(rows) - MAX_ROWS
     ordered = sorted(ranks, key=lambda rank: (rank.rank not in suspects, rank.rank))
-    stacks = list(fold_stacks(ordered).items())[:MOST_STACKS]
+    stacks = list(fold_stacks(ordered).items())[:MAX_STACKS]
     return [
-        table(rank_headings(), map(_rank_row, rows[:MOST_ROWS])) if rows else None,
+        table(rank_headings(), map(_rank_row, rows[:MAX_ROWS])) if rows else None,
         element("p", trn("and {n} more row", "and {n} more rows", more), class_="faint")
         if more > 0
         else None,
@@ -145,7 +145,7 @@ def _rank_row(folded: RankRow) -> Html:
 
 def _stack(stack: str, ranks: list[int], *, is_open: bool) -> Html:
     title = trn("stacks of rank {ranks}", "stacks of ranks {ranks}", len(ranks), ranks=fold_numbers(ranks))
-    content = element("pre", join_lines(stack.splitlines()[:MOST_STACK_LINES]))
+    content = element("pre", join_lines(stack.splitlines()[:MAX_STACK_LINES]))
     return element("details", element("summary", title), content, open="" if is_open else None)
 
 
@@ -158,7 +158,7 @@ def render_slowness(slowness: Slowness) -> list[Child]:
         count=slowness.collectives,
         seconds=slowness.seconds,
     )
-    rows = [_late_row(late, is_suspect=late.rank in judgement.suspects) for late in slowness.rows[:MOST_ROWS]]
+    rows = [_late_row(late, is_suspect=late.rank in judgement.suspects) for late in slowness.rows[:MAX_ROWS]]
     kind = "bad" if judgement.suspects else None
     return [
         element(

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.errors import NodeError
-from clusterctl.protocol.end_record import MOST_RANK
-from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
+from clusterctl.protocol.end_record import MAX_RANK
+from clusterctl.protocol.untrusted import MAX_TIME, MalformedError, Untrusted, parse_object
 from clusterctl.translation import to_translate, tr
 
-LONGEST_PATH = 1000  # characters of a path below a run's directory
+MAX_PATH = 1000  # characters of a path below a run's directory
 KINDS: Mapping[str, str] = {
     "link": to_translate("link"),
     "directory": to_translate("directory"),
@@ -24,14 +24,14 @@ KINDS: Mapping[str, str] = {
     "socket": to_translate("socket"),
     "device": to_translate("device"),
 }
-MOST_COLUMNS, MOST_ROWS, LONGEST_NAME = 600, 2000, 64
-MOST_BODY = 4 << 20  # bytes, unpacked
-LARGEST = 1e30
-MOST_GPUS = 64
-MOST_EVENTS, LONGEST_EVENT = 2000, 4096
-MOST_WORDS, LONGEST_WORD, MOST_VARIABLES = 400, 2000, 200
-MOST_RANKS, MOST_LINES, LONGEST_LINE = 64, 100, 400
-MOST_SCALARS = 64
+MAX_COLUMNS, MAX_ROWS, MAX_NAME = 600, 2000, 64
+MAX_BODY = 4 << 20  # bytes, unpacked
+MAX_VALUE = 1e30
+MAX_GPUS = 64
+MAX_EVENTS, MAX_EVENT = 2000, 4096
+MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
+MAX_RANKS, MAX_LINES, MAX_LINE = 64, 100, 400
+MAX_SCALARS = 64
 
 Column = tuple[str, str, str]  # group, name in it, quantity
 Values = tuple[float | None, ...]
@@ -133,7 +133,7 @@ class ReplacedLog:
 def parse_replaced(node: str, raw: Untrusted) -> ReplacedLog | None:
     """Parse what a node reports of a log; None if it is nothing that can be there."""
     kind = raw.one_of("replaced_by", tuple(KINDS))
-    return ReplacedLog(node, raw.text("log", LONGEST_PATH), kind) if kind else None
+    return ReplacedLog(node, raw.text("log", MAX_PATH), kind) if kind else None
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class RecordParser:
                 record, output=_parse_output(header), replaced_logs=_parse_replaced(record.node, header)
             )
         elif header.is_list("scalars"):
-            scalars = tuple(map(self._parse_scalars, header.records("scalars", MOST_SCALARS)))
+            scalars = tuple(map(self._parse_scalars, header.records("scalars", MAX_SCALARS)))
             self._record = replace(record, scalars=scalars, scalars_cut=header.flag("cut"))
             self._complete = True
 
@@ -188,13 +188,11 @@ class RecordParser:
     def _parse_scalars(self, raw: Untrusted) -> Scalars:
         rows = raw.rows("points", self._points)
         points = [
-            ScalarPoint(time, row.integer(1, 0), row.number(2, -LARGEST, LARGEST))
+            ScalarPoint(time, row.integer(1, 0), row.number(2, -MAX_VALUE, MAX_VALUE))
             for row in rows
-            if (time := row.number(0, 0.0, LATEST)) is not None
+            if (time := row.number(0, 0.0, MAX_TIME)) is not None
         ]
-        return Scalars(
-            raw.text("name", LONGEST_NAME), raw.text("source", 20), raw.count("count"), tuple(points)
-        )
+        return Scalars(raw.text("name", MAX_NAME), raw.text("source", 20), raw.count("count"), tuple(points))
 
 
 def shift(record: NodeRecord, seconds: float) -> NodeRecord:
@@ -211,17 +209,17 @@ def shift(record: NodeRecord, seconds: float) -> NodeRecord:
 def parse_history(raw: Untrusted, body: bytes) -> History:
     """Read samples; none where the body is not what its header describes."""
     columns = [
-        (row.text(0, LONGEST_NAME), row.text(1, LONGEST_NAME), row.text(2, LONGEST_NAME))
-        for row in raw.rows("columns", MOST_COLUMNS)
+        (row.text(0, MAX_NAME), row.text(1, MAX_NAME), row.text(2, MAX_NAME))
+        for row in raw.rows("columns", MAX_COLUMNS)
     ]
-    rows = raw.count("rows", MOST_ROWS)
+    rows = raw.count("rows", MAX_ROWS)
     about = raw.record("about")
     machine = Machine(
         about.integer("cores", 1, 1 << 20),
         about.integer("memory", 1),
         tuple(
-            (gpu.text("name", LONGEST_NAME), gpu.number("memory", 1.0, LARGEST))
-            for gpu in about.records("gpus", MOST_GPUS)
+            (gpu.text("name", MAX_NAME), gpu.number("memory", 1.0, MAX_VALUE))
+            for gpu in about.records("gpus", MAX_GPUS)
         ),
     )
     width = raw.number("width", 0.1, 1e9) or 2.0
@@ -229,7 +227,9 @@ def parse_history(raw: Untrusted, body: bytes) -> History:
     if content is None or not rows:
         return History(width=width, machine=machine)
     times = struct.unpack_from(f"<{rows}d", content)
-    if not all(math.isfinite(time) and 0 <= time <= LATEST for time in times) or list(times) != sorted(times):
+    if not all(math.isfinite(time) and 0 <= time <= MAX_TIME for time in times) or list(times) != sorted(
+        times
+    ):
         return History(width=width, machine=machine)
     values = {
         column: tuple(map(_known, struct.unpack_from(f"<{rows}f", content, rows * (8 + 4 * place))))
@@ -239,7 +239,7 @@ def parse_history(raw: Untrusted, body: bytes) -> History:
 
 
 def _unpack(body: bytes, size: int) -> bytes | None:
-    if size > MOST_BODY:
+    if size > MAX_BODY:
         return None
     decoder = zlib.decompressobj()
     try:
@@ -250,15 +250,15 @@ def _unpack(body: bytes, size: int) -> bytes | None:
 
 
 def _known(value: float) -> float | None:
-    return value if -LARGEST < value < LARGEST else None  # not-a-number is neither
+    return value if -MAX_VALUE < value < MAX_VALUE else None  # not-a-number is neither
 
 
 def parse_journal(body: bytes) -> tuple[JournalEvent, ...]:
     """Read the lines that are events; the first may have been cut."""
     events = []
-    for line in body.split(b"\n")[-MOST_EVENTS:]:
+    for line in body.split(b"\n")[-MAX_EVENTS:]:
         try:
-            entry = parse_object(line, LONGEST_EVENT * 16, 2000)
+            entry = parse_object(line, MAX_EVENT * 16, 2000)
         except MalformedError:
             continue
         time, name = entry.moment("time"), entry.text("event", 40)
@@ -269,31 +269,31 @@ def parse_journal(body: bytes) -> tuple[JournalEvent, ...]:
 
 def _parse_launched(raw: Untrusted) -> Launched:
     return Launched(
-        argv=raw.texts("argv", MOST_WORDS, LONGEST_WORD),
-        module=raw.text("module", LONGEST_WORD),
-        python=raw.text("python", LONGEST_WORD),
-        env=_texts(raw.names("env", MOST_VARIABLES), raw.record("env")),
-        nics=raw.texts("nic", 64, LONGEST_NAME),
-        address=raw.text("address", LONGEST_NAME),
-        nproc=raw.integer("nproc", 0, MOST_RANK),
-        gpus=raw.integers("gpus", MOST_GPUS),
+        argv=raw.texts("argv", MAX_WORDS, MAX_WORD),
+        module=raw.text("module", MAX_WORD),
+        python=raw.text("python", MAX_WORD),
+        env=_texts(raw.names("env", MAX_VARIABLES), raw.record("env")),
+        nics=raw.texts("nic", 64, MAX_NAME),
+        address=raw.text("address", MAX_NAME),
+        nproc=raw.integer("nproc", 0, MAX_RANK),
+        gpus=raw.integers("gpus", MAX_GPUS),
         about=_texts(raw.names("about", 40), raw.record("about")),
     )
 
 
 def _texts(names: Sequence[str], values: Untrusted) -> dict[str, str]:
-    return {name: values.text(name, LONGEST_WORD) for name in names}
+    return {name: values.text(name, MAX_WORD) for name in names}
 
 
 def _parse_output(header: Untrusted) -> dict[int, Mapping[str, tuple[str, ...]]]:
     return {
-        rank: {name: entry.texts(name, MOST_LINES, LONGEST_LINE) for name in ("stdout", "stderr")}
-        for rank, entry in header.numbered_records("output", MOST_RANKS)
+        rank: {name: entry.texts(name, MAX_LINES, MAX_LINE) for name in ("stdout", "stderr")}
+        for rank, entry in header.numbered_records("output", MAX_RANKS)
     }
 
 
 def _parse_replaced(node: str, header: Untrusted) -> tuple[ReplacedLog, ...]:
-    found = (parse_replaced(node, raw) for raw in header.records("replaced", 2 * MOST_RANKS))
+    found = (parse_replaced(node, raw) for raw in header.records("replaced", 2 * MAX_RANKS))
     return tuple(log for log in found if log is not None)
 
 

@@ -26,9 +26,9 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
-MOST_ROWS = 8  # nodes; of more those that are alike share a row
-MOST_STALLS = 4  # ranks of a row that are named as silent
-LONGEST_NOTE = 300
+MAX_ROWS = 8  # nodes; of more those that are alike share a row
+MAX_STALLS = 4  # ranks of a row that are named as silent
+MAX_NOTE = 300  # characters
 NO_STALLS: Mapping[Rank, str] = MappingProxyType({})
 Age = Callable[[float], str]  # writes how long ago a moment was, by this machine's clock
 
@@ -73,7 +73,7 @@ def list_node_rows(
     groups: dict[object, list[str]] = {}
     for name in names:
         alike = (*rows[name], tuple((cell.state, cell.kind) for cell in cells[name]), ranks[name] is None)
-        groups.setdefault(alike if len(names) > MOST_ROWS else name, []).append(name)
+        groups.setdefault(alike if len(names) > MAX_ROWS else name, []).append(name)
     return [
         NodeRow(
             fold_numbers([_render_rank(ranks[name], slots.get(name)) for name in group]),
@@ -118,10 +118,10 @@ def _describe_quiet(nodes: Sequence[NodeState | None], age: Age) -> str:
 def _describe_stalls(names: Sequence[str], stalls: Mapping[str, Mapping[Rank, str]]) -> str:
     """Return which of the ranks of these nodes may hang; of many the first."""
     found = [(rank, text) for name in names for rank, text in stalls.get(name, NO_STALLS).items()]
-    shown = tr("; ").join(f"r{rank}: {clip(text, LONGEST_NOTE)}" for rank, text in found[:MOST_STALLS])
-    if len(found) <= MOST_STALLS:
+    shown = tr("; ").join(f"r{rank}: {clip(text, MAX_NOTE)}" for rank, text in found[:MAX_STALLS])
+    if len(found) <= MAX_STALLS:
         return shown
-    more = len(found) - MOST_STALLS
+    more = len(found) - MAX_STALLS
     return f"{shown}; {trn('and {n} more rank', 'and {n} more ranks', more)}"
 
 
@@ -205,7 +205,7 @@ def _describe_part(node: NodeState | None, slot: SlotState | None, loss: str) ->
     if node.unplanned_world_size:
         observed, planned = node.unplanned_world_size
         notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
-    return node.state, _join_notes(*(clip(note, LONGEST_NOTE) for note in notes))
+    return node.state, _join_notes(*(clip(note, MAX_NOTE) for note in notes))
 
 
 def _describe_rank(rank: RankState, *, live: bool) -> str:

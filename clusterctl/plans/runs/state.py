@@ -12,17 +12,17 @@ from clusterctl.plans.facts.gpu_use import render_gpu_memory
 from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
 from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
-    MOST_ATTEMPTS,
-    MOST_EXIT,
-    MOST_RANK,
-    MOST_SIGNAL,
-    MOST_SLOTS,
+    MAX_ATTEMPTS,
+    MAX_EXIT,
+    MAX_RANK,
+    MAX_SIGNAL,
+    MAX_SLOTS,
     AloneRanks,
     EndRecord,
     parse_alone,
     parse_record,
 )
-from clusterctl.protocol.messages.facts import LARGEST_PID
+from clusterctl.protocol.messages.facts import MAX_PID
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
@@ -47,14 +47,14 @@ from clusterctl.specs.values import is_node_name
 from clusterctl.translation import to_translate, tr
 
 _FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
-LONGEST_TEXT = 1000  # characters of a text
-MOST_RANKS = 1000  # of a node
+MAX_TEXT = 1000  # characters of a text
+MAX_RANKS = 1000  # of a node
 NO_RUN_ID = RunId("")  # what stands in a state that names no run
-LONGEST_LIMIT = 1e9  # seconds
-MOST_LEFT = 1000  # processes that could not be ended
-MOST_GPUS = 64
-LONGEST_JOB_NUMBER = 20  # characters
-LONGEST_LINE = 300
+MAX_LIMIT = 1e9  # seconds
+MAX_LEFT = 1000  # processes that could not be ended
+MAX_GPUS = 64
+MAX_JOB_NUMBER = 20  # characters
+MAX_LINE = 300  # characters
 KEPT_REASONS = ("stall", "time_limit", "stop")
 QUIET_LIMIT = 600.0  # seconds without a line after which a rank may hang
 BLOCKED_LIMIT = 30.0  # the same for one whose process waits in the kernel, as for a file server that is gone
@@ -113,39 +113,39 @@ def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
     """Read the slots of a run, in their order."""
     return tuple(
         SlotState(
-            Slot(entry.count("slot", MOST_SLOTS)),
-            entry.text("node", LONGEST_TEXT),
+            Slot(entry.count("slot", MAX_SLOTS)),
+            entry.text("node", MAX_TEXT),
             parse_node_rank(entry),
             entry.flag("lost"),
-            entry.text("reason", LONGEST_TEXT) or entry.text("unfit", LONGEST_TEXT),
+            entry.text("reason", MAX_TEXT) or entry.text("unfit", MAX_TEXT),
         )
-        for entry in raw.records("roster", MOST_SLOTS)
+        for entry in raw.records("roster", MAX_SLOTS)
     )
 
 
 def parse_node_rank(raw: Untrusted) -> NodeRank | None:
     """Read the rank of a node; None if it has none."""
-    number = raw.integer("node_rank", 0, MOST_SLOTS)
+    number = raw.integer("node_rank", 0, MAX_SLOTS)
     return None if number is None else NodeRank(number)
 
 
 def parse_attempts(raw: Untrusted) -> tuple[Attempt, ...]:
     """Read the attempts that have ended, the first one first."""
-    attempts = map(_parse_attempt, raw.records("attempts", MOST_ATTEMPTS))
+    attempts = map(_parse_attempt, raw.records("attempts", MAX_ATTEMPTS))
     return tuple(sorted(attempts, key=lambda attempt: attempt.number))
 
 
 def _parse_attempt(raw: Untrusted) -> Attempt:
     return Attempt(
-        number=raw.count("attempt", MOST_ATTEMPTS),
-        reason=raw.text("cause_reason", LONGEST_TEXT) or raw.text("reason", LONGEST_TEXT),
-        text=raw.text("text", LONGEST_TEXT),
-        node=raw.text("node", LONGEST_TEXT),
+        number=raw.count("attempt", MAX_ATTEMPTS),
+        reason=raw.text("cause_reason", MAX_TEXT) or raw.text("reason", MAX_TEXT),
+        text=raw.text("text", MAX_TEXT),
+        node=raw.text("node", MAX_TEXT),
         began=raw.moment("began"),
         ended=raw.moment("ended"),
         progress=raw.choice("progress"),
         node_rank=parse_node_rank(raw),
-        ranks=tuple(map(Rank, raw.indices("ranks", MOST_RANKS))),
+        ranks=tuple(map(Rank, raw.indices("ranks", MAX_RANKS))),
     )
 
 
@@ -174,7 +174,7 @@ def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
     activities = [
         RankActivity(
             Rank(rank),
-            entry.text("line", LONGEST_LINE),
+            entry.text("line", MAX_LINE),
             entry.moment("written"),
             entry.text("process", 1),
             entry.moment("started"),
@@ -320,36 +320,36 @@ def parse_state(raw: Untrusted) -> NodeState:
         job=parse_job_name(raw.text("job")),
         cluster=raw.text("cluster"),
         node=raw.text("node"),
-        node_rank=NodeRank(raw.count("node_rank", MOST_SLOTS)),
-        nnodes=raw.count("nnodes", MOST_SLOTS),
+        node_rank=NodeRank(raw.count("node_rank", MAX_SLOTS)),
+        nnodes=raw.count("nnodes", MAX_SLOTS),
         state=state,
         since=raw.moment("since") or 0.0,
         submitted=raw.moment("submitted") or 0.0,
         began=raw.moment("began") or None,
-        time_limit=raw.number("time_limit", 0.0, LONGEST_LIMIT) or None,
+        time_limit=raw.number("time_limit", 0.0, MAX_LIMIT) or None,
         launched_by=raw.text("launched_by"),
         launched_id=raw.text("launched_id"),
         launched_from=raw.text("launched_from"),
-        world_size=raw.integer("world_size", 0, MOST_RANK),
-        world_size_seen=raw.integer("world_size_seen", 0, MOST_RANK),
+        world_size=raw.integer("world_size", 0, MAX_RANK),
+        world_size_seen=raw.integer("world_size_seen", 0, MAX_RANK),
         ranks=_parse_ranks(raw),
-        torchrun_exit=torchrun.integer("exit", -MOST_EXIT, MOST_EXIT),
+        torchrun_exit=torchrun.integer("exit", -MAX_EXIT, MAX_EXIT),
         master=raw.text("master"),
         reason=raw.text("reason"),
         after_error=raw.text("after"),
         record=parse_record(raw.record("gang")),
-        left_processes=tuple(map(_render_left_process, raw.records("left", MOST_LEFT))),
-        gpu_memory=render_gpu_memory(raw.records("gpu_memory", MOST_GPUS)),
-        attempt=raw.count("attempt", MOST_ATTEMPTS) or 1,
-        rank_activity=parse_activity(raw, MOST_RANKS),
-        slots=raw.count("slots", MOST_SLOTS),
+        left_processes=tuple(map(_render_left_process, raw.records("left", MAX_LEFT))),
+        gpu_memory=render_gpu_memory(raw.records("gpu_memory", MAX_GPUS)),
+        attempt=raw.count("attempt", MAX_ATTEMPTS) or 1,
+        rank_activity=parse_activity(raw, MAX_RANKS),
+        slots=raw.count("slots", MAX_SLOTS),
         spare=raw.flag("spare"),
         roster=parse_roster(raw),
         attempts=parse_attempts(raw),
         gave_up_reason=raw.text("gave_up"),
         outside_files=parse_outside(raw.record("outside")),
         stopping=raw.text("stopping"),
-        slurm_job=raw.text("slurm_job", LONGEST_JOB_NUMBER),
+        slurm_job=raw.text("slurm_job", MAX_JOB_NUMBER),
         is_queued=raw.has_record("queue"),
         sampled=raw.moment("sampled") is not None,
         diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
@@ -364,7 +364,7 @@ def parse_state(raw: Untrusted) -> NodeState:
 
 def _parse_end(raw: Untrusted) -> EndSummary | None:
     state: RunState | None = next((each for each in FINAL if each == raw.text("state")), None)
-    return EndSummary(state, raw.count("attempt", MOST_ATTEMPTS) or 1) if state else None
+    return EndSummary(state, raw.count("attempt", MAX_ATTEMPTS) or 1) if state else None
 
 
 def can_be_on_slurm(state: NodeState) -> bool:
@@ -374,23 +374,23 @@ def can_be_on_slurm(state: NodeState) -> bool:
 
 def _parse_halted(raw: Untrusted) -> Iterator[HaltedProcess]:
     for entry in raw.records("halted", len(WATCHERS)):
-        process, pid = entry.one_of("process", WATCHERS), entry.integer("pid", 1, LARGEST_PID)
+        process, pid = entry.one_of("process", WATCHERS), entry.integer("pid", 1, MAX_PID)
         if process and pid is not None:
             yield HaltedProcess(process, pid)
 
 
 def _parse_ranks(raw: Untrusted) -> tuple[RankState, ...]:
-    ranks = [_parse_rank(Rank(rank), entry) for rank, entry in raw.numbered_records("ranks", MOST_RANKS)]
+    ranks = [_parse_rank(Rank(rank), entry) for rank, entry in raw.numbered_records("ranks", MAX_RANKS)]
     return tuple(sorted(ranks, key=lambda state: state.rank))
 
 
 def _parse_rank(rank: Rank, raw: Untrusted) -> RankState:
     return RankState(
         rank=rank,
-        local_rank=raw.count("local_rank", MOST_RANK),
-        pid=raw.integer("pid", 1, LARGEST_PID),
-        exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
-        signal=raw.integer("signal", 1, MOST_SIGNAL),
+        local_rank=raw.count("local_rank", MAX_RANK),
+        pid=raw.integer("pid", 1, MAX_PID),
+        exit=raw.integer("exit", -MAX_EXIT, MAX_EXIT),
+        signal=raw.integer("signal", 1, MAX_SIGNAL),
         stdout=raw.text("stdout"),
         stderr=raw.text("stderr"),
         stopped=raw.flag("stopped"),
@@ -399,7 +399,7 @@ def _parse_rank(rank: Rank, raw: Untrusted) -> RankState:
 
 
 def _render_left_process(entry: Untrusted) -> str:
-    pid = entry.integer("pid", 1, LARGEST_PID)
+    pid = entry.integer("pid", 1, MAX_PID)
     shown = "?" if pid is None else pid
     return f"pid {shown} {entry.text('name', MAX_PROCESS_NAME)} ({entry.text('state', 20) or '?'})"
 

@@ -27,7 +27,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.json_schema import from_plain
-from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
+from clusterctl.specs.values import MAX_NODE_NAME, is_node_name
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 # A task of Slurm is in no session of logind, whose end would end it.
 SKIPPED = frozenset({"CC-SYS-009"})
 NO_ANSWER = "CC-RUN-032"
-MOST_FINDINGS, MOST_NODES = 200, 10_000
-LONGEST_TEXT = 4000
+MAX_FINDINGS, MAX_NODES = 200, 10_000
+MAX_TEXT = 4000  # characters
 
 
 def judge_allocation(request: JudgeRequest) -> CheckReport:
@@ -55,7 +55,7 @@ def judge_allocation(request: JudgeRequest) -> CheckReport:
         check, nodes, facts, from_plain(check["job"]), LocalFacts(script_siblings=tuple(check["siblings"]))
     )
     blocks = bool(observed.failures) or (check["enforce"] and has_errors(findings))
-    records = [to_record(finding) for finding in findings[:MOST_FINDINGS]]
+    records = [to_record(finding) for finding in findings[:MAX_FINDINGS]]
     return {"findings": records, "blocks": blocks, "skipped": "", "seconds": 0.0}
 
 
@@ -135,7 +135,7 @@ def parse_report(raw: Untrusted) -> CheckReport | None:
     """Read what the check found, as a login node passes it on; None if there is nothing."""
     if not raw:
         return None
-    records = [parse_finding(entry) for entry in raw.records("findings", MOST_FINDINGS)]
+    records = [parse_finding(entry) for entry in raw.records("findings", MAX_FINDINGS)]
     return {
         "findings": [record for record in records if record["severity"] in SEVERITIES],
         "blocks": raw.flag("blocks"),
@@ -149,10 +149,10 @@ def parse_finding(raw: Untrusted) -> FindingRecord:
     return {
         "code": clean_text(raw.text("code", 40)),
         "severity": raw.text("severity", 20),
-        "nodes": list(filter(is_node_name, raw.texts("nodes", MOST_NODES, LONGEST_NODE_NAME))),
-        "evidence": clean_lines(raw.text("evidence", LONGEST_TEXT), LONGEST_TEXT),
+        "nodes": list(filter(is_node_name, raw.texts("nodes", MAX_NODES, MAX_NODE_NAME))),
+        "evidence": clean_lines(raw.text("evidence", MAX_TEXT), MAX_TEXT),
         "why": clean_text(raw.text("why")),
-        "fix": clean_lines(raw.text("fix", LONGEST_TEXT), LONGEST_TEXT),
+        "fix": clean_lines(raw.text("fix", MAX_TEXT), MAX_TEXT),
         "title": clean_text(raw.text("title")),
         "waived": clean_text(raw.text("waived")),
     }

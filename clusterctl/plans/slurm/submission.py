@@ -26,7 +26,7 @@ from clusterctl.specs.job.model import Job, Restart
 from clusterctl.specs.json_schema import to_plain
 from clusterctl.specs.nodeset import ALL, fold_names, parse_pattern
 from clusterctl.specs.text import quote_word
-from clusterctl.specs.values import LONGEST_NODE_NAME
+from clusterctl.specs.values import MAX_NODE_NAME
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import CheckPart
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 START_ALLOWANCE = 300.0  # seconds of a Slurm job's time for the start, beyond the job's own stages
 END_ALLOWANCE = 60.0  # seconds that our own end, with its records, has before Slurm's
-MOST_NODES = 10_000
+MAX_NODES = 10_000
 ANY_NODE = "any"
 UNKNOWN = PlanFacts(ip=None, nics=(), gpus=None, cpus=None, python=None)
 HOLES = {
@@ -114,16 +114,16 @@ def plan_check_job(job: Job | None, slurm: Slurm) -> Job:
 def _parse_count(pattern: str) -> int:
     """Return the number of nodes that a pattern is; 0 for names. There are no node ranks before Slurm has chosen."""
     text = pattern.strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_NODES)) else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NODES)) else 0
 
 
 def _expand(pattern: str) -> tuple[str, ...]:
     """Write a pattern out; ranks and globs need to know the nodes."""
-    names = list(islice((name for term in parse_pattern(pattern) for name in term.expand()), MOST_NODES + 1))
+    names = list(islice((name for term in parse_pattern(pattern) for name in term.expand()), MAX_NODES + 1))
     for name in names:
-        if len(names) > MOST_NODES or name.replace("-", "").isdecimal() or set(name) & set("*?"):
+        if len(names) > MAX_NODES or name.replace("-", "").isdecimal() or set(name) & set("*?"):
             raise UsageError("CC-SLURM-001", "pattern", pattern=pattern)
-        if len(name) > LONGEST_NODE_NAME:
+        if len(name) > MAX_NODE_NAME:
             raise UsageError("CC-SLURM-001", "pattern", pattern=pattern)
     return tuple(dict.fromkeys(names))
 

@@ -17,8 +17,8 @@ from pathspec import GitIgnoreSpec
 from clusterctl.errors import UsageError
 
 MAX_RULES = 10_000  # in force at one place
-LONGEST_RULE = 4096  # bytes, as long as a path can be
-LARGEST_GITIGNORE = 1 << 20  # bytes of one `.gitignore`
+MAX_RULE = 4096  # bytes, as long as a path can be
+MAX_GITIGNORE = 1 << 20  # bytes of one `.gitignore`
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class IgnoreRules:
 
     def _with_level(self, base: str, text: bytes) -> IgnoreRules:
         source = base.encode("latin-1").decode("utf-8", "surrogateescape") + ".gitignore"
-        if len(text) > LARGEST_GITIGNORE:
-            raise UsageError("CC-SYNC-013", "file", file=source, mib=LARGEST_GITIGNORE >> 20)
+        if len(text) > MAX_GITIGNORE:
+            raise UsageError("CC-SYNC-013", "file", file=source, mib=MAX_GITIGNORE >> 20)
         lines = text.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").decode("latin-1").split("\n")
         rules = _parse_rules((f"{source}:{number}", line) for number, line in enumerate(lines, 1))
         count = sum(len(level.rules.patterns) for level in (self.excludes, *self.levels)) + len(
@@ -113,8 +113,8 @@ def _parse_rules(lines: Iterable[tuple[str, str]]) -> GitIgnoreSpec:
 
 
 def _is_rule(location: str, line: str) -> bool:
-    if len(line) > LONGEST_RULE:
-        raise UsageError("CC-SYNC-013", "rule", location=location, most=LONGEST_RULE)
+    if len(line) > MAX_RULE:
+        raise UsageError("CC-SYNC-013", "rule", location=location, most=MAX_RULE)
     try:
         (pattern,) = GitIgnoreSpec.from_lines([line]).patterns
     except (ValueError, re.error):

@@ -25,14 +25,14 @@ from clusterctl.translation import tr
 
 MAX_ENTRIES = 100_000
 MAX_BYTES = 100 << 30
-LONGEST_PATH = 4095
-LONGEST_NAME = 255
+MAX_PATH = 4095  # bytes
+MAX_NAME = 255  # bytes
 MAX_NAMES = 64 << 20  # bytes of all names of one node
 ROW_VALUES = 9
-MOST_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
+MAX_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
 
 MAX_NAMED = 5  # of the files outside the output directory
-LONGEST_FILE_NAME = 200
+MAX_FILE_NAME = 200  # characters
 MAX_NUMBER = 1 << 63
 
 META_FOLDER = ".clusterctl"  # of clusterctl itself, next to what was received
@@ -107,7 +107,7 @@ def parse_listing(rows: Iterable[Row], start: int, sources: Sequence[FileSource]
         if len(row) != ROW_VALUES:
             raise ValueError(f"a row does not have {ROW_VALUES} parts")
         number, kind = row.integer(0, 0, len(sources) - 1), row.text(2, 10)
-        path, content = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
+        path, content = row.name(1, MAX_PATH), row.name(7, MAX_PATH)
         if path is None or content is None:  # the system itself has none so long
             raise ValueError("a row has a name that is none, or is too long")
         size, mtime, ctime, inode, mode = (row.integer(at, 0) for at in (3, 4, 5, 6, 8))
@@ -124,7 +124,7 @@ def parse_listing(rows: Iterable[Row], start: int, sources: Sequence[FileSource]
 
 def plan_download(entries: Sequence[ListedEntry], *, ignores_case: bool) -> DownloadPlan:
     """Accept what does no harm; `ignores_case` is a file system here that treats upper and lower case alike."""
-    names = _Names(ignores_case, MOST_FOLDERS + 3 * len(entries))
+    names = _Names(ignores_case, MAX_FOLDERS + 3 * len(entries))
     accepted: dict[str, list[ListedEntry]] = {"file": [], "dir": [], "link": []}
     refused: list[RefusedEntry] = []
     for entry in entries:
@@ -174,7 +174,7 @@ def find_path_problem(path: str) -> str:
     parts = raw.split(b"/")
     if b"\0" in raw or any(part in (b"", b".", b"..") for part in parts):
         return tr("a path that leads out of the directory")
-    if len(raw) > LONGEST_PATH or max(map(len, parts)) > LONGEST_NAME:
+    if len(raw) > MAX_PATH or max(map(len, parts)) > MAX_NAME:
         return tr("a name that is too long")
     return ""
 
@@ -249,7 +249,7 @@ def parse_outside(raw: Untrusted) -> OutsideFiles | None:
     files, size = raw.integer("files", 0, MAX_NUMBER), raw.integer("bytes", 0, MAX_NUMBER)
     if files is None or size is None or not raw.is_list("names"):
         return None
-    return OutsideFiles(files, size, raw.texts("names", MAX_NAMED, LONGEST_FILE_NAME), raw.flag("more"))
+    return OutsideFiles(files, size, raw.texts("names", MAX_NAMED, MAX_FILE_NAME), raw.flag("more"))
 
 
 def with_outside_files(parts: Mapping[str, OutsideFiles | None]) -> dict[str, OutsideFiles]:

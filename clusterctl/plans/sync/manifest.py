@@ -18,8 +18,8 @@ from clusterctl.translation import trn
 
 MAX_BYTES = 500_000_000
 MAX_FILES = 50_000
-MOST_FILES = 900_000  # whose names one frame can hold
-_MOST_NAMED = 5  # how many of the largest entries an error names
+MAX_NAMED_FILES = 900_000  # whose names one frame can hold
+_MAX_NAMED = 5  # how many of the largest entries an error names
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ def decode_name(name: bytes) -> str:
 def check_limits(
     files: Sequence[tuple[str, int]], *, allow_big: bool = False, incomplete: bool = False
 ) -> None:
-    """Refuse a tree of more than 500 MB or 50 000 files, unless `allow_big`, and always one of more than MOST_FILES.
+    """Refuse a tree of more than 500 MB or 50 000 files, unless `allow_big`, and any of more than MAX_NAMED_FILES.
 
     `files` holds (path, bytes); `incomplete` means that counting was given up.
     """
     size = sum(weight for _, weight in files)
-    if len(files) > MOST_FILES:
-        raise UsageError("CC-SYNC-002", "files", count=len(files), most=MOST_FILES)
+    if len(files) > MAX_NAMED_FILES:
+        raise UsageError("CC-SYNC-002", "files", count=len(files), most=MAX_NAMED_FILES)
     if allow_big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
         return
     if size > MAX_BYTES:
@@ -112,7 +112,7 @@ def render_megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB" if size >= 10e6 else f"{size / 1e6:.1f} MB"
 
 
-def find_largest(files: Iterable[tuple[str, int]], limit: int = _MOST_NAMED) -> list[tuple[str, int]]:
+def find_largest(files: Iterable[tuple[str, int]], limit: int = _MAX_NAMED) -> list[tuple[str, int]]:
     """Name the heaviest files and directories, each as deep as one child holds nearly all of it."""
     weights: dict[str, int] = defaultdict(int)
     children: dict[str, set[str]] = defaultdict(set)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from .record import Record, flag, integer, many, named, number, optional, record, string
 
-LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
+MAX_PID = 1 << 22  # PID_MAX_LIMIT of 64-bit Linux
 IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 
 
@@ -396,7 +396,7 @@ class Orphan(Record):
     """One process of a run without guardian and agent; `known` if the node's work directory holds the run."""
 
     run: str | None = string()
-    pid: int | None = integer(1, LARGEST_PID)
+    pid: int | None = integer(1, MAX_PID)
     starttime: int | None = integer(0, (1 << 63) - 1)
     age: float | None = number()
     command: str | None = string()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE, STOP, STOP_KINDS
 from ..states import FAILED, FAILED_SETUP, LOST, STOPPED, SUCCEEDED, TIMEOUT, RunState
-from ..untrusted import LATEST, MalformedError, Untrusted
+from ..untrusted import MAX_TIME, MalformedError, Untrusted
 
 if TYPE_CHECKING:
     from .files import (
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Limits. A part holds no more than `node/supervise/evidence.py` puts into it.
-LONGEST_KIND = 16  # characters
-LONGEST_REASON = 1000  # characters
-LONGEST_NODE = 64  # characters
-LONGEST_ADDRESS = 64  # characters
-LONGEST_TIME = 1e9  # seconds that a run may have left
-LARGEST_EXIT = 1 << 31
-MOST_ATTEMPTS = 100_000
-MOST_RANKS = 1 << 20  # of a run
-HIGHEST_SIGNAL = 64
+MAX_KIND = 16  # characters
+MAX_REASON = 1000  # characters
+MAX_NODE = 64  # characters
+MAX_ADDRESS = 64  # characters
+MAX_TIME_LEFT = 1e9  # seconds that a run may have left
+MAX_EXIT = 1 << 31
+MAX_ATTEMPTS = 100_000
+MAX_RANKS = 1 << 20  # of a run
+MAX_SIGNAL = 64
 TAIL_LINES = 20
 TRACEBACKS = 4  # the last ones, as a chain may hold several
 BLOCK_LINES = 16  # of a traceback
-LONGEST_LINE = 400  # characters
-LARGEST_RECORD = 512 << 10
+MAX_LINE = 400  # characters
+MAX_RECORD = 512 << 10  # bytes
 FIRST_FAILURES = 32  # failures that keep their words when there are far too many
-FEWEST_LINES = 3  # lines of each failure's last words when there are very many
+MIN_LINES = 3  # lines of each failure's last words when there are very many
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
@@ -93,7 +93,7 @@ class Bounds(NamedTuple):
         """Whether one of the nodes can have this name."""
         if self.nodes:
             return node in self.nodes
-        return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
+        return len(node) <= MAX_NODE and NODE_NAME.fullmatch(node) is not None
 
     def is_name_of(self, slot: Slot, node: str) -> bool:
         """Whether a slot can have this name."""
@@ -266,12 +266,12 @@ def _moment(message: Untrusted, key: str, _: Bounds) -> float:
 
 
 def _reason(message: Untrusted, key: str, _: Bounds) -> str:
-    return message.text(key, LONGEST_REASON)
+    return message.text(key, MAX_REASON)
 
 
 def _quiet(message: Untrusted, key: str, _: Bounds) -> float:
     """Return for how long nothing has moved; a message in which that is 0, as in most, leaves it out."""
-    return required(message.number(key, 0.0, LONGEST_TIME), "time") if key in message else 0.0
+    return required(message.number(key, 0.0, MAX_TIME_LEFT), "time") if key in message else 0.0
 
 
 def _attempt(message: Untrusted, key: str, bounds: Bounds) -> int:
@@ -319,7 +319,7 @@ def _seconds(message: Untrusted, key: str, bounds: Bounds) -> float:
 
 
 def _time_left(message: Untrusted, key: str, _: Bounds) -> float | None:
-    return None if message.is_null(key) else required(message.number(key, 0.0, LONGEST_TIME), "time")
+    return None if message.is_null(key) else required(message.number(key, 0.0, MAX_TIME_LEFT), "time")
 
 
 def _part(message: Untrusted, key: str, bounds: Bounds) -> PartRecord:
@@ -411,7 +411,7 @@ def render_message(message: Message, attempt: int | None = None) -> str:
 
 def read_message(message: Untrusted, forms: dict[str, Form], bounds: Bounds) -> Message:
     """Read one message; MalformedError names its kind."""
-    kind = message.text("kind", LONGEST_KIND)
+    kind = message.text("kind", MAX_KIND)
     if kind not in forms:
         raise MalformedError("it sent a malformed message (of no known kind)")
     form = forms[kind]
@@ -429,7 +429,7 @@ def read_part(message: Untrusted, bounds: Bounds) -> PartRecord:
     if not message.is_list("failures"):
         raise MalformedError("no list of failures")
     part: PartRecord = {
-        "address": message.text("address", LONGEST_ADDRESS),
+        "address": message.text("address", MAX_ADDRESS),
         "state": _state(message, END_STATES),
         "reason": message.text("reason"),
         "time": required(message.moment("time"), "time"),
@@ -452,8 +452,8 @@ def read_record(message: Untrusted, bounds: Bounds) -> GangRecord:
     stop = message.record("stop")
     record: GangRecord = {
         "run": bounds.run_id,
-        "hub": message.text("hub", LONGEST_NODE),
-        "attempt": message.integer("attempt", 1, MOST_ATTEMPTS) or 1,
+        "hub": message.text("hub", MAX_NODE),
+        "attempt": message.integer("attempt", 1, MAX_ATTEMPTS) or 1,
         "whole": message.flag("whole"),
         "state": _read_run_state(message),
         "stop": _read_stop(stop) if stop else None,
@@ -469,7 +469,7 @@ def read_record(message: Untrusted, bounds: Bounds) -> GangRecord:
 
 
 def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
-    node = message.text("node", LONGEST_NODE)
+    node = message.text("node", MAX_NODE)
     if not bounds.is_name(node):
         raise MalformedError("a part of no node of this run")
     state = _state(message, PART_STATES)
@@ -477,7 +477,7 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
     part: PartRecord = {
         "node": node,
         "node_rank": NodeRank(required(message.integer("node_rank", 0, bounds.slots - 1), "node rank")),
-        "address": message.text("address", LONGEST_ADDRESS),
+        "address": message.text("address", MAX_ADDRESS),
         "state": state,
         "reason": message.text("reason"),
         "time": required(_read_shifted_time(message, "time"), "time"),
@@ -494,8 +494,8 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
 
 def read_alone(record: Untrusted) -> AloneRecord | None:
     """Read that the ranks of a part ran alone; None where a number is missing or wrong."""
-    ranks, planned = (record.integer(name, 1, MOST_RANKS) for name in ("ranks", "planned"))
-    largest = record.integer("largest", 0, MOST_RANKS)
+    ranks, planned = (record.integer(name, 1, MAX_RANKS) for name in ("ranks", "planned"))
+    largest = record.integer("largest", 0, MAX_RANKS)
     if ranks is None or largest is None or planned is None or largest >= planned:
         return None
     return {"ranks": ranks, "largest": largest, "planned": planned}
@@ -517,8 +517,8 @@ def _read_failures(message: Untrusted, bounds: Bounds) -> list[FailureRecord]:
 
 def _read_stop(message: Untrusted) -> StopRecord:
     return {
-        "node": message.text("node", LONGEST_NODE),
-        "reason": message.text("reason", LONGEST_REASON),
+        "node": message.text("node", MAX_NODE),
+        "reason": message.text("reason", MAX_REASON),
         "time": required(message.moment("time"), "time"),
         "kind": message.one_of("kind", STOP_KINDS),
     }
@@ -529,21 +529,21 @@ def _read_end(message: Untrusted) -> RestartsEnd:
     return {
         "gave_up": message.one_of("gave_up", GAVE_UP) or None,
         "state": next((each for each in BETWEEN_STATES if each == state), ""),
-        "reason": message.text("reason", LONGEST_REASON),
+        "reason": message.text("reason", MAX_REASON),
     }
 
 
 def _read_shifted_time(message: Untrusted, key: str) -> float | None:
     """Return a time that a hub has turned from one clock to another, which may both be wrong."""
-    return message.number(key, -2 * LATEST, 2 * LATEST)
+    return message.number(key, -2 * MAX_TIME, 2 * MAX_TIME)
 
 
 def _read_failure(message: Untrusted) -> FailureRecord:
     """Read how one process ended, and what it wrote last."""
     failure: FailureRecord = {
-        "rank": message.integer("rank", 0, LARGEST_EXIT),
-        "exit": message.integer("exit", -LARGEST_EXIT, LARGEST_EXIT),
-        "signal": message.integer("signal", 1, HIGHEST_SIGNAL),
+        "rank": message.integer("rank", 0, MAX_EXIT),
+        "exit": message.integer("exit", -MAX_EXIT, MAX_EXIT),
+        "signal": message.integer("signal", 1, MAX_SIGNAL),
         "time": _read_shifted_time(message, "time") or 0.0,
     }
     if "reason" in message:
@@ -554,12 +554,12 @@ def _read_failure(message: Untrusted) -> FailureRecord:
         failure["last_at"] = _read_shifted_time(message, "last_at") or 0.0
         failure["suspended"] = message.flag("suspended")
         failure["tracebacks"] = [_read_block(block) for block in message.records("tracebacks", TRACEBACKS)]
-        failure["tail"] = list(message.texts("tail", TAIL_LINES, LONGEST_LINE))
+        failure["tail"] = list(message.texts("tail", TAIL_LINES, MAX_LINE))
     return failure
 
 
 def _read_block(message: Untrusted) -> Block:
-    lines = list(message.texts("lines", BLOCK_LINES, LONGEST_LINE))
+    lines = list(message.texts("lines", BLOCK_LINES, MAX_LINE))
     return {"at": _read_shifted_time(message, "at") or 0.0, "lines": lines}
 
 
@@ -584,11 +584,11 @@ def _read_slot(message: Untrusted, bounds: Bounds) -> RosterEntry:
         raise MalformedError("a slot that is none of this run")
     entry: RosterEntry = {"slot": slot, "node": message.text("node"), "node_rank": node_rank}
     if message.text("address"):
-        entry["address"] = message.text("address", LONGEST_NODE)
+        entry["address"] = message.text("address", MAX_NODE)
     if message.text("unfit"):
-        entry["unfit"] = message.text("unfit", LONGEST_REASON)
+        entry["unfit"] = message.text("unfit", MAX_REASON)
     if message.flag("lost"):
-        entry["lost"], entry["reason"] = True, message.text("reason", LONGEST_REASON)
+        entry["lost"], entry["reason"] = True, message.text("reason", MAX_REASON)
     return entry
 
 
@@ -601,9 +601,9 @@ def read_entry(message: Untrusted, bounds: Bounds) -> AttemptEnd:
     """Read what became of one attempt."""
     return {
         "attempt": required(message.integer("attempt", 1, bounds.attempts), "attempt"),
-        "reason": message.text("reason", LONGEST_NODE),
-        "node": message.text("node", LONGEST_NODE),
-        "text": message.text("text", LONGEST_REASON),
+        "reason": message.text("reason", MAX_NODE),
+        "node": message.text("node", MAX_NODE),
+        "text": message.text("text", MAX_REASON),
         "began": message.moment("began"),
         "ended": message.moment("ended"),
         "progress": message.choice("progress"),
@@ -617,8 +617,8 @@ def limit_size(record: GangRecord) -> GangRecord:
 
 def limit_parts(parts: list[PartRecord], others: int = 0) -> list[PartRecord]:
     """Leave out so much of the last lines that parts, and so many characters beside them, are not too large."""
-    most = LARGEST_RECORD - others
-    for lines in (12, 6, FEWEST_LINES):
+    most = MAX_RECORD - others
+    for lines in (12, 6, MIN_LINES):
         if len(json.dumps(parts)) <= most:
             return parts
         parts = [_shorten_output(part, lines) for part in parts]

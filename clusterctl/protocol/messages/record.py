@@ -17,7 +17,15 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..untrusted import LARGEST, LATEST, LONGEST_TEXT, Untrusted, bounded_integer, bounded_text, finite_number
+from ..untrusted import (
+    MAX_INTEGER,
+    MAX_TEXT,
+    MAX_TIME,
+    Untrusted,
+    bounded_integer,
+    bounded_text,
+    finite_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -124,7 +132,7 @@ def to_json(value: Any) -> Any:
     return [to_json(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def string(longest: int = LONGEST_TEXT, missing: str | None = None) -> Any:
+def string(longest: int = MAX_TEXT, missing: str | None = None) -> Any:
     """Declare a text; a longer one is cut to so many characters."""
 
     def read_string(raw: Any, path: str, reading: Reading) -> Any:
@@ -144,7 +152,7 @@ def word(allowed: tuple[str, ...], missing: str | None = None) -> Any:
     return Field(read_word, missing)
 
 
-def integer(least: int = -LARGEST, most: int = LARGEST, missing: int | None = None) -> Any:
+def integer(least: int = -MAX_INTEGER, most: int = MAX_INTEGER, missing: int | None = None) -> Any:
     """Declare a whole number between two bounds, both included."""
 
     def read_integer(raw: Any, path: str, reading: Reading) -> Any:
@@ -166,7 +174,7 @@ def number(least: float = -1e300, most: float = 1e300, missing: float | None = N
 
 def moment(missing: float | None = None) -> Any:
     """Declare a time in seconds since 1970."""
-    return number(0.0, LATEST, missing)
+    return number(0.0, MAX_TIME, missing)
 
 
 def flag(missing: bool | None = None) -> Any:
@@ -220,7 +228,7 @@ def named(entry: Field, most: int = MAX_ITEMS) -> Any:
             return reading.drop(raw, path)
         if len(raw) > most:
             reading.notes.append(f"{path}: cut to {most} of {len(raw)} entries")
-        clean = reading.clean or (lambda name: bounded_text(name, LONGEST_TEXT))
+        clean = reading.clean or (lambda name: bounded_text(name, MAX_TEXT))
         entries = ((clean(str(name)), value, entry) for name, value in list(raw.items())[:most])
         return dict(_read_values(entries, path + ".", "", reading))
 

@@ -18,9 +18,9 @@ from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.protocol.untrusted import parse_json
 from clusterctl.specs.importers.imported import (
     FORBIDDEN,
-    LONGEST_LINE,
-    MOST_HOSTS,
-    MOST_NAMES,
+    MAX_HOSTS,
+    MAX_LINE,
+    MAX_NAMES,
     Imported,
     ImportedHost,
     ImportReport,
@@ -175,8 +175,8 @@ def _check_counts(
     named = sum(map(len, [*children.values(), *hosts.values()]))
     for limit, exceeded in (
         (tr("{count} groups", count=MAX_GROUPS), len(children) > MAX_GROUPS),
-        (tr("{count} hosts", count=MOST_HOSTS), host_count > MOST_HOSTS),
-        (tr("{count} host names", count=MOST_NAMES), named > MOST_NAMES),
+        (tr("{count} hosts", count=MAX_HOSTS), host_count > MAX_HOSTS),
+        (tr("{count} host names", count=MAX_NAMES), named > MAX_NAMES),
     ):
         if exceeded:
             raise _error("CC-SPEC-003", "import", file, limit=limit)
@@ -297,10 +297,10 @@ class _HostReader:
 
     def _convert_args(self, text: str) -> dict[str, object]:
         try:
-            arguments = shlex.split(text[: LONGEST_LINE + 1])
+            arguments = shlex.split(text[: MAX_LINE + 1])
         except ValueError:
             arguments = []
-        if len(text) > LONGEST_LINE or not arguments:
+        if len(text) > MAX_LINE or not arguments:
             self.report.add_remark(tr("ssh options that cannot be parsed were not imported"))
             return {}
         settings: dict[str, object] = {}

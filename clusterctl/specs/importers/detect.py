@@ -21,7 +21,7 @@ from clusterctl.specs.yaml.tree import YamlList, YamlMapping
 from clusterctl.translation import tr
 
 FORMATS = ("deepspeed", "mpi", "ansible", "hosts", "ssh")
-MOST_SLOTS = 128  # a larger number behind a host's colon is no number of slots
+MAX_SLOTS = 128  # a larger number behind a host's colon is no number of slots
 SSH_PORT = 22
 
 _SECTION = re.compile(r"\s*\[[^\]\s]+\]\s*(#.*)?")
@@ -94,7 +94,7 @@ def _detect_by_numbers(lines: list[HostLine]) -> str:
     with_port = [
         line
         for line in with_number
-        if (number := int(line.colon_number or 0)) > MOST_SLOTS or number == SSH_PORT
+        if (number := int(line.colon_number or 0)) > MAX_SLOTS or number == SSH_PORT
     ]
     if with_number and not with_port:
         return "mpi"

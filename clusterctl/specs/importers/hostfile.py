@@ -14,7 +14,7 @@ from itertools import islice
 
 from clusterctl.errors import Location, UsageError
 from clusterctl.specs.importers.imported import (
-    MOST_HOSTS,
+    MAX_HOSTS,
     Imported,
     ImportedHost,
     ImportReport,
@@ -33,8 +33,8 @@ FORMAT_DESCRIPTIONS = {
     "ssh": to_translate("an SSH configuration"),
 }
 
-MOST_GPUS = 16  # no machine has more; more slots are processes
-MOST_LINES = 200_000  # MPI may name a host once for each of its slots
+MAX_GPUS = 16  # no machine has more; more slots are processes
+MAX_LINES = 200_000  # MPI may name a host once for each of its slots
 
 # Enough of ssh_config(5) to distinguish one from a list of hosts.
 KEYWORDS = frozenset(
@@ -101,8 +101,8 @@ def parse_hostfile(text: str, file: str, format_name: str) -> Imported:
         for host_line in _expand_ranges(line, format_name, report)
     )
     for count, line in enumerate(lines):
-        if count >= MOST_LINES:
-            report.fail_too_many(tr("{count} host names", count=MOST_LINES), line.location)
+        if count >= MAX_LINES:
+            report.fail_too_many(tr("{count} host names", count=MAX_LINES), line.location)
         host = _read_line(line, format_name, report)
         if host is not None:
             _add_host(hosts, host, format_name, report)
@@ -120,15 +120,15 @@ def parse_host_word(word: str, location: Location) -> tuple[ImportedHost, ...]:
     report = ImportReport()
     line = _parse_words(location, word, [])
     hosts = [_read_line(one, "hosts", report) for one in _expand_ranges(line, "hosts", report)]
-    if len(hosts) > MOST_HOSTS:
-        report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), location)
+    if len(hosts) > MAX_HOSTS:
+        report.fail_too_many(tr("{count} hosts", count=MAX_HOSTS), location)
     report.raise_issues()
     return tuple(host for host in hosts if host is not None)
 
 
 def _drop_process_slots(host: ImportedHost, report: ImportReport) -> ImportedHost:
     """Leave out slots that cannot be GPUs: schedulers count processes or cores by them."""
-    if host.gpus is None or host.gpus <= MOST_GPUS:
+    if host.gpus is None or host.gpus <= MAX_GPUS:
         return host
     message = tr(
         "slots={slots} counts processes, not GPUs: `gpus` is not set, so all GPUs are used", slots=host.gpus
@@ -148,7 +148,7 @@ def _expand_ranges(line: HostLine, format_name: str, report: ImportReport) -> It
         report.add_issue("CC-SPEC-050", "pattern", line.location, problem=error.message)
         return
     names = (name for term in terms for name in term.expand())
-    yield from (replace(line, host=name) for name in islice(names, MOST_HOSTS + 1))
+    yield from (replace(line, host=name) for name in islice(names, MAX_HOSTS + 1))
 
 
 def _read_line(line: HostLine, format_name: str, report: ImportReport) -> ImportedHost | None:
@@ -198,8 +198,8 @@ def _add_host(
     earlier = hosts.get(address)
     if earlier is None:
         hosts[address] = host
-        if len(hosts) > MOST_HOSTS:
-            report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), host.location)
+        if len(hosts) > MAX_HOSTS:
+            report.fail_too_many(tr("{count} hosts", count=MAX_HOSTS), host.location)
     elif format_name == "mpi":
         slots = (1 if earlier.gpus is None else earlier.gpus) + (1 if host.gpus is None else host.gpus)
         hosts[address] = replace(earlier, gpus=slots)
@@ -244,8 +244,8 @@ def parse_ssh_config(text: str, file: str) -> Imported:
         host = _to_host(block, bastions, names_by_target, report)
         if host is not None:
             hosts.setdefault(host.name, host)
-        if len(hosts) > MOST_HOSTS:
-            report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), block.location)
+        if len(hosts) > MAX_HOSTS:
+            report.fail_too_many(tr("{count} hosts", count=MAX_HOSTS), block.location)
     if not hosts and not report.issues:
         reasons = tr("; ").join(dict.fromkeys(remark.message for remark in report.remarks[:3]))
         case = "ssh-config-reasons" if reasons else "ssh-config"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
-from clusterctl.specs.yaml.reader import MOST_ISSUES, sort_issues
+from clusterctl.specs.yaml.reader import MAX_ISSUES, sort_issues
 
-MOST_HOSTS = 4096
-MOST_CHARACTERS = 1 << 20  # other tools' files are longer than any inventory of ours
-LONGEST_LINE = 8192
-MOST_NAMES = 50_000  # in all groups; a host that is in several groups counts each time
+MAX_HOSTS = 4096
+MAX_CHARACTERS = 1 << 20  # other tools' files are longer than any inventory of ours
+MAX_LINE = 8192  # characters
+MAX_NAMES = 50_000  # in all groups; a host that is in several groups counts each time
 
 FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202f-\u2065\u2070-\ud7ff\ue000-\ufefe\uff00-\U0010ffff]"
@@ -76,7 +76,7 @@ class ImportReport:
     def append(self, issue: Issue) -> None:
         """Add a problem; raises SpecError when there are far more than are read."""
         self.issues.append(issue)
-        if len(self.issues) > MOST_ISSUES:
+        if len(self.issues) > MAX_ISSUES:
             self.raise_issues()
 
     def add_remark(self, message: str, location: Location | None = None) -> None:
@@ -105,16 +105,16 @@ class ImportReport:
 def iterate_lines(text: str, file: str) -> Iterator[tuple[Location, str]]:
     """Yield the lines that hold more than white space, and where each begins; raises SpecError for hostile texts."""
     start = Location(file, 1, 1)
-    if len(text) > MOST_CHARACTERS:
-        raise SpecError([Issue.of("CC-SPEC-003", "import-size", start, limit=MOST_CHARACTERS >> 20)])
+    if len(text) > MAX_CHARACTERS:
+        raise SpecError([Issue.of("CC-SPEC-003", "import-size", start, limit=MAX_CHARACTERS >> 20)])
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
     for number, line in enumerate(lines, 1):
         if forbidden := FORBIDDEN.search(line):
             location = Location(file, number, forbidden.start() + 1)
             raise SpecError([Issue.of("CC-SPEC-002", "character", location, number=ord(forbidden.group()))])
-        if len(line) > LONGEST_LINE:
-            location = Location(file, number, LONGEST_LINE)
-            raise SpecError([Issue.of("CC-SPEC-003", "line", location, most=LONGEST_LINE)])
+        if len(line) > MAX_LINE:
+            location = Location(file, number, MAX_LINE)
+            raise SpecError([Issue.of("CC-SPEC-003", "line", location, most=MAX_LINE)])
         if line.strip():
             yield Location(file, number, 1), line
 

@@ -56,10 +56,10 @@ _SYNTAX_CASES = (
     ("a tag|expected URI|expected '[!>]'", "tag"),
 )
 # A thousand nodes, each with every key, take 190 kB; reading YAML costs some 5 s of CPU per MiB.
-MOST_BYTES = 256 << 10
-MOST_VALUES = 50_000  # aliases expanded
-MOST_LEVELS = 32
-MOST_ISSUES = 200
+MAX_BYTES = 256 << 10
+MAX_VALUES = 50_000  # aliases expanded
+MAX_LEVELS = 32
+MAX_ISSUES = 200
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _NOT_A_YAML_CHARACTER = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # YAML 1.2 has them there for the sake of JSON; ruamel does not
@@ -78,7 +78,7 @@ def classify_syntax_error(problem: str, context: str) -> tuple[str, dict[str, st
     return "other", {"problem": problem or "?"}
 
 
-def decode_source(data: bytes, file: str, *, max_bytes: int = MOST_BYTES) -> str:
+def decode_source(data: bytes, file: str, *, max_bytes: int = MAX_BYTES) -> str:
     """Turn the bytes of a file into text; raises SpecError for what is not UTF-8 or far too large."""
     start = Location(file, 1, 1)
     if len(data) > max_bytes:
@@ -108,8 +108,8 @@ def read_document(text: str, file: str) -> tuple[YamlMapping, tuple[Issue, ...]]
 
 def read_tree(text: str, start: Location) -> tuple[YamlTree | None, tuple[Issue, ...]]:
     """Read one YAML value that begins at a place; None if there is no value."""
-    if len(text) > MOST_BYTES:
-        raise SpecError([_too_large_issue(start, MOST_BYTES)])
+    if len(text) > MAX_BYTES:
+        raise SpecError([_too_large_issue(start, MAX_BYTES)])
     text = text.removeprefix("\ufeff")
     has_substitutes = not _SUBSTITUTE.search(text) and bool(_ONLY_IN_QUOTES.search(text))
     if has_substitutes:
@@ -137,7 +137,7 @@ def sort_issues(issues: Iterable[Issue]) -> tuple[Issue, ...]:
     unique = sorted(
         dict.fromkeys(issues), key=lambda issue: (issue.location or Location("", 0, 0), issue.code)
     )
-    shown, omitted = unique[:MOST_ISSUES], unique[MOST_ISSUES:]
+    shown, omitted = unique[:MAX_ISSUES], unique[MAX_ISSUES:]
     if not omitted:
         return tuple(shown)
     return (*shown, Issue.of("CC-SPEC-003", "issues", omitted[0].location, count=len(omitted)))
@@ -238,8 +238,8 @@ class _TreeReader:
 
     def _open_collection(self, event: CollectionStartEvent) -> None:
         location = self._location_of(event.start_mark)
-        if len(self.stack) >= MOST_LEVELS:
-            self._fail(Issue.of("CC-SPEC-003", "depth", location, most=MOST_LEVELS))
+        if len(self.stack) >= MAX_LEVELS:
+            self._fail(Issue.of("CC-SPEC-003", "depth", location, most=MAX_LEVELS))
         self.stack.append(_OpenCollection(event, location))
 
     def _close_collection(self) -> None:
@@ -307,8 +307,8 @@ class _TreeReader:
 
     def _append(self, tree: YamlTree, size: int) -> None:
         self.value_count += size
-        if self.value_count > MOST_VALUES:
-            self._fail(Issue.of("CC-SPEC-003", "values", tree.location, most=MOST_VALUES))
+        if self.value_count > MAX_VALUES:
+            self._fail(Issue.of("CC-SPEC-003", "values", tree.location, most=MAX_VALUES))
         if self.stack:
             self.stack[-1].children.append(tree)
         else:

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 from clusterctl.errors import InvalidValueError, Issue, Location
 from clusterctl.specs.fields import Key, Kind, OneOrMore, ScalarType, ShortForm, groups_in, keys_of
 from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
-from clusterctl.specs.yaml.reader import MOST_ISSUES
+from clusterctl.specs.yaml.reader import MAX_ISSUES
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, describe, quoted
 from clusterctl.translation import tr
 
 Model = TypeVar("Model")
 KeyPath = tuple[str | int, ...]
 
-LONGEST_LABEL = 40
-MOST_ITEMS = 16  # of a list that is shown
+MAX_LABEL = 40  # characters
+MAX_ITEMS = 16  # of a list that is shown
 _PLAIN = re.compile(r"[\w./=+-]+", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[^\0\n]{0,50}")
 
@@ -31,9 +31,9 @@ def validate(tree: YamlMapping, model: type[Model], **known: object) -> tuple[Mo
     if not reading.found:
         return value, []
     located = sorted(reading.found, key=lambda pair: pair[0])
-    issues = [make() for _, make in located[:MOST_ISSUES]]
+    issues = [make() for _, make in located[:MAX_ISSUES]]
     # sort_issues only counts them
-    omitted = [Issue("CC-SPEC-003", "", location) for location, _ in located[MOST_ISSUES:]]
+    omitted = [Issue("CC-SPEC-003", "", location) for location, _ in located[MAX_ISSUES:]]
     return None, [*issues, *omitted]
 
 
@@ -156,17 +156,17 @@ def _suggest_list(path: KeyPath, value: YamlTree) -> str:
 def _suggest_mapping(label: str, value: YamlTree) -> str:
     """Write the keys and values that are expected; `NAME=VALUE` as was probably meant."""
     items = value.items if isinstance(value, YamlList) else (value,)
-    texts = [item.text or "" for item in items[:MOST_ITEMS] if isinstance(item, YamlScalar)]
+    texts = [item.text or "" for item in items[:MAX_ITEMS] if isinstance(item, YamlScalar)]
     pairs = [text.partition("=") for text in texts if _ASSIGNMENT.fullmatch(text)]
     return f"{label}: {{{', '.join(f'{name}: {quoted(text)}' for name, _, text in pairs) or 'KEY: VALUE'}}}"
 
 
 def _suggest_items(path: KeyPath, text: str) -> list[str]:
     """Write a text as the entries of a list, as was probably meant: the words of a command, that many GPUs."""
-    if path[-1:] == ("gpus",) and text in map(str, range(1, MOST_ITEMS)):
+    if path[-1:] == ("gpus",) and text in map(str, range(1, MAX_ITEMS)):
         return [str(index) for index in range(int(text))]
     items = [word if _PLAIN.fullmatch(word) else quoted(word) for word in text.split()]
-    return items if len(items) <= MOST_ITEMS else [*items[:MOST_ITEMS], "..."]
+    return items if len(items) <= MAX_ITEMS else [*items[:MAX_ITEMS], "..."]
 
 
 def render_path(path: Sequence[str | int]) -> str:
@@ -179,7 +179,7 @@ def render_path(path: Sequence[str | int]) -> str:
 
 
 def _render_key(key: str) -> str:
-    return key if key.isprintable() and len(key) <= LONGEST_LABEL else quoted(key)
+    return key if key.isprintable() and len(key) <= MAX_LABEL else quoted(key)
 
 
 def missing_key(model: type[Any], path: KeyPath, location: Location) -> Issue:

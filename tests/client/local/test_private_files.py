@@ -46,12 +46,12 @@ def test_the_newest_stay(tmp_path: Path) -> None:
 
 def test_trees_of_long_ago_are_forgotten(tmp_path: Path) -> None:
     """Each source root has a file; a thousand projects do not make a thousand."""
-    for number in range(contents.MOST_TREES + 5):
+    for number in range(contents.MAX_TREES + 5):
         cache = StatCache(tmp_path, b"/src/%d" % number)
         cache.remember("train.py", (1, 1, 1, number), "0" * 64)
         cache.save()
 
-    assert len(list(tmp_path.iterdir())) == contents.MOST_TREES
+    assert len(list(tmp_path.iterdir())) == contents.MAX_TREES
     assert StatCache(tmp_path, b"/src/%d" % number).find("train.py", (1, 1, 1, number)) == "0" * 64
 
 

@@ -218,7 +218,7 @@ def test_a_node_that_speaks_without_end_is_not_heard_for_ever(
     connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While we send, what nobody asked for is taken in up to a bound, and then the node is named."""
-    monkeypatch.setattr(session_module, "MOST_HELD", 4 << 20)
+    monkeypatch.setattr(session_module, "MAX_HELD", 4 << 20)
     with start(connection, "burst", frames=64, size=1 << 20) as session:
         with pytest.raises(NodeError, match="without a request") as caught:
             session.send({}, b"y" * (32 << 20), timeout=HANG)

@@ -14,7 +14,7 @@ from clusterctl.node.fork import warm_client as client
 from clusterctl.node.fork.standby import listen
 from clusterctl.node.fork.warm_client import (
     LENGTH,
-    MOST_BYTES,
+    MAX_BYTES,
     close_all,
     pack_variables,
     receive,
@@ -56,7 +56,7 @@ def test_a_message_arrives_with_its_descriptors(pair: Pair) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        LENGTH.pack(MOST_BYTES + 1),
+        LENGTH.pack(MAX_BYTES + 1),
         LENGTH.pack(2) + b"[]",
         LENGTH.pack(3) + b"{x}",
         LENGTH.pack(4) + b"\xff\xfe\xfd\xfc",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.attempts import judge_record, lost_part, make_record, read_policy
-from clusterctl.node.gang.channel import LONGEST_MESSAGE
+from clusterctl.node.gang.channel import MAX_MESSAGE
 from clusterctl.protocol.messages.gang import FIRST_FAILURES, limit_parts
 
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"
@@ -278,7 +278,7 @@ def test_a_record_fits_however_many_have_failed() -> None:
         for node in range(256)
     ]
     record = make_record({"run": "r"}, parts, None, whole=True)
-    assert len(json.dumps(record)) < LONGEST_MESSAGE
+    assert len(json.dumps(record)) < MAX_MESSAGE
     failures = [failure for told in record["parts"] for failure in told["failures"]]
     assert len(failures) == 2048
     assert [bool(failure["tracebacks"]) for failure in failures] == [True] * FIRST_FAILURES + [False] * (

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.attempts import make_record
-from clusterctl.node.gang.channel import LONGEST_MESSAGE, Handshake, SignedLines
+from clusterctl.node.gang.channel import MAX_MESSAGE, Handshake, SignedLines
 from clusterctl.node.gang.limits import limit_grace, read_bounds
 from clusterctl.node.gang.membership import Member
 from clusterctl.node.runtime.connections import ChannelError
 from clusterctl.node.supervise import evidence
 from clusterctl.protocol.messages import gang as messages
 from clusterctl.protocol.messages.gang import (
-    LARGEST_RECORD,
+    MAX_RECORD,
     TO_HUB,
     TO_PEER,
     Ack,
@@ -117,7 +117,7 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
 
 def read(side: str, message: Any, bounds: Bounds = BOUNDS) -> Any:
     """Read a message as a channel does."""
-    told = parse_object(json.dumps(message).encode(), LONGEST_MESSAGE)
+    told = parse_object(json.dumps(message).encode(), MAX_MESSAGE)
     return read_message(told, TO_HUB if side == "hub" else TO_PEER, bounds)
 
 
@@ -150,7 +150,7 @@ def test_a_run_that_never_restarts_names_no_attempt_and_no_end() -> None:
 
 def test_a_part_may_hold_what_an_agent_puts_into_it() -> None:
     """The limits of what is read are those of what is written."""
-    for name in ("TAIL_LINES", "TRACEBACKS", "BLOCK_LINES", "LONGEST_LINE"):
+    for name in ("TAIL_LINES", "TRACEBACKS", "BLOCK_LINES", "MAX_LINE"):
         assert getattr(messages, name) == getattr(evidence, name)
 
 
@@ -261,8 +261,8 @@ def test_lists_and_texts_are_cut() -> None:
     same_time = {**failure, "tail": ["t" * 400] * 20, "tracebacks": []}
     told = Untrusted({"kind": "ended", "part": {**PART, "failures": [same_time] * 4000}})
     part = read_message(told, TO_HUB, wide).part
-    assert len(json.dumps(part)) < 2 * LARGEST_RECORD
-    assert len(json.dumps(make_record({"run": "r"}, [part] * 3, None, whole=True))) < LONGEST_MESSAGE
+    assert len(json.dumps(part)) < 2 * MAX_RECORD
+    assert len(json.dumps(make_record({"run": "r"}, [part] * 3, None, whole=True))) < MAX_MESSAGE
 
 
 def test_a_beat_is_answered_once_asked() -> None:
@@ -289,7 +289,7 @@ def test_a_seal_takes_no_message_without_end() -> None:
     meeting = Handshake("r", 1, "gpu02", "0" * 32, "1" * 32)
     key = meeting.prove(b"token", "the peer speaks")
     out, into = SignedLines(key), SignedLines(key)
-    for line in out.sign("[" * (LONGEST_MESSAGE + 1)):
+    for line in out.sign("[" * (MAX_MESSAGE + 1)):
         try:
             into.verify(line.rstrip(b"\n"))
         except ChannelError as error:
@@ -354,7 +354,7 @@ def test_spoiled_messages_are_read_in_bounds_or_refused() -> None:
             continue
         good += 1
         check(value)
-        assert len(json.dumps(value)) < LONGEST_MESSAGE
+        assert len(json.dumps(value)) < MAX_MESSAGE
     assert 300 < good < 5500
 
 

@@ -39,19 +39,19 @@ def test_many_columns_do_not_make_a_file_longer(tmp_path: Path) -> None:
     for number in range(1500):
         kept.add(1000.0 + number, [1.0] * 500)
     kept.close()
-    assert (tmp_path / "s" / "0.0").stat().st_size < ring.MOST_BYTES + ring.MOST_HEADER
+    assert (tmp_path / "s" / "0.0").stat().st_size < ring.MAX_BYTES + ring.MAX_HEADER
 
 
 def test_sets_of_columns_come_and_the_oldest_go(tmp_path: Path) -> None:
     """A new column begins a new set of files; their samples are read together."""
-    for number in range(ring.MOST_SETS + 3):
+    for number in range(ring.MAX_SETS + 3):
         kept = RingSet(str(tmp_path), [("rank", str(number), "rss")], {})
         kept.add(1000.0 + number, [float(number)])
         kept.close()
     found = read_samples(str(tmp_path), 0.0, 1e9)
     assert [samples.columns[0][1] for samples in found] == ["3", "4", "5", "6", "7", "8"]
     thinned = thin(found, 1000.0, 1010.0, 100)
-    assert len(thinned.columns) == ring.MOST_SETS
+    assert len(thinned.columns) == ring.MAX_SETS
     assert [row for row in thinned.rows if row[1][0] == 3.0]
 
 

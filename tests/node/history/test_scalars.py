@@ -78,7 +78,7 @@ def test_a_long_log_is_read_in_pieces_over_its_whole_length(
 ) -> None:
     """The beginning, the end and much between, for the price of a short one."""
     monkeypatch.setattr(scalars, "PIECE", 4000)
-    monkeypatch.setattr(scalars, "MOST_READ", 40_000)
+    monkeypatch.setattr(scalars, "MAX_READ", 40_000)
     log = tmp_path / "stdout.log"
     log.write_text("".join(f"step {number} loss {number}.5\n" for number in range(20_000)))
     found = LogScalars({})

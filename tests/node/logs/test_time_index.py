@@ -137,7 +137,7 @@ def test_a_torn_record_is_no_record(log: Path) -> None:
 def test_records_wait_for_a_disk_that_is_full(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are written when there is room again; if that takes long, there are fewer, not none."""
     growth = SizeIndex(str(log), T)
-    monkeypatch.setattr("clusterctl.node.logs.time_index.MOST_UNWRITTEN", 256)
+    monkeypatch.setattr("clusterctl.node.logs.time_index.MAX_UNWRITTEN", 256)
     with monkeypatch.context() as full:
         full.setattr("clusterctl.node.logs.time_index.os.pwrite", lambda *_: 7)
         for number in range(768):

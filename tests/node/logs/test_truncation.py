@@ -198,7 +198,7 @@ def test_no_limit_and_small_logs_are_left_alone(folder: Path) -> None:
     SizeLimit(record_in(folder), 0).enforce({str(log): 3 * MB})
     SizeLimit(record_in(folder), 4 * MB).enforce({str(log): 3 * MB})
     assert read_truncation(str(log)) is None
-    assert recorder.MOST_CUT >= recorder.MOST_HEAD
+    assert recorder.MAX_CUT >= recorder.MAX_HEAD
 
 
 def test_a_log_that_another_program_removed_does_not_end_the_limit(folder: Path) -> None:

@@ -22,8 +22,8 @@ from clusterctl.node.diagnose.mesh import Credentials, MeshListener
 from clusterctl.node.gang.channel import Listener
 from clusterctl.node.runtime.connections import (
     ACCEPTS_PER_TURN,
-    LONGEST_WHY,
-    MOST_UNSENT,
+    MAX_UNSENT,
+    MAX_WHY,
     AuthenticatingCaller,
     AuthenticatingListener,
     ChannelError,
@@ -38,7 +38,7 @@ from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.protocol.untrusted import Untrusted
 
 TOKEN, NONCE = b"secret", "ab" * 16
-LIMIT, MOST = 0.5, 3
+LIMIT, MAX_PENDING = 0.5, 3
 
 
 def written_out(*context: object) -> str:
@@ -81,7 +81,7 @@ class Door:
     def __init__(self, looping: Looping, limit: float = HANG) -> None:
         self.proven: list[LineSocket] = []
         self.listener = AuthenticatingListener(
-            looping.loop, listen("127.0.0.1", port_range(None)), MOST, limit, self._on_answer
+            looping.loop, listen("127.0.0.1", port_range(None)), MAX_PENDING, limit, self._on_answer
         )
         self.listener.open()
 
@@ -201,7 +201,7 @@ def test_a_stranger_learns_nothing_but_a_nonce(looping: Looping, sent: bytes) ->
     """Endless lines and wrong proofs end the connection, and the next one is asked all the same."""
     door = Door(looping)
     looping.start()
-    for _ in range(2 * MOST):
+    for _ in range(2 * MAX_PENDING):
         with closing(knock(door.listener.port)) as conn:
             assert len(read_line(conn)["nonce"]) == 32
             conn.sendall(sent)
@@ -232,12 +232,12 @@ def test_the_oldest_stranger_makes_room(looping: Looping) -> None:
     door = Door(looping, 10 * HANG)
     looping.start()
     with ExitStack() as stack:
-        crowd = [stack.enter_context(closing(knock(door.listener.port))) for _ in range(MOST + 2)]
+        crowd = [stack.enter_context(closing(knock(door.listener.port))) for _ in range(MAX_PENDING + 2)]
         for conn in crowd[:2]:
             read_line(conn)
             assert is_over(conn)
         assert len(read_line(crowd[-1])["nonce"]) == 32
-        assert len(door.listener._pending) <= MOST
+        assert len(door.listener._pending) <= MAX_PENDING
 
 
 def test_what_comes_too_early_is_not_lost_but_refused() -> None:
@@ -303,7 +303,7 @@ def test_a_listener_that_closes_leaves_no_caller_waiting() -> None:
     """Who has not proved anything by then is sent away, and no timer is left."""
     loop = Loop()
     sock = listen("127.0.0.1", port_range(None))
-    listener = AuthenticatingListener(loop, sock, MOST, HANG, lambda *_: None)
+    listener = AuthenticatingListener(loop, sock, MAX_PENDING, HANG, lambda *_: None)
     listener.open()
     with closing(knock(listener.port)) as conn:
         loop._run_once()
@@ -342,7 +342,7 @@ def test_a_listener_without_a_free_file_listens_again() -> None:
             """Fail as the kernel does."""
             raise OSError(errno.EMFILE, "too many open files")
 
-    listener = AuthenticatingListener(loop, Full(), MOST, HANG, lambda *_: None)  # type: ignore[arg-type]  # as much of one as it needs
+    listener = AuthenticatingListener(loop, Full(), MAX_PENDING, HANG, lambda *_: None)  # type: ignore[arg-type]  # as much of one as it needs
     listener.open()
     with closing(knock(listener.port)) as conn:
         loop._run_once()
@@ -363,7 +363,9 @@ def test_one_that_is_taken_over_and_then_breaks_is_not_pending() -> None:
         line_socket.trust(lambda _: None, lambda _: None, 100)
         raise ChannelError("it has left meanwhile")
 
-    listener = AuthenticatingListener(loop, listen("127.0.0.1", port_range(None)), MOST, HANG, take_over)
+    listener = AuthenticatingListener(
+        loop, listen("127.0.0.1", port_range(None)), MAX_PENDING, HANG, take_over
+    )
     listener.open()
     with closing(knock(listener.port)) as conn:
         loop._run_once()
@@ -394,11 +396,11 @@ def test_the_other_side_must_read() -> None:
     ours, other = socket.socketpair()
     line_socket = LineSocket(loop, ours, lambda _: None, ends.append)
     with closing(other):
-        line_socket.send(bytes(MOST_UNSENT))
+        line_socket.send(bytes(MAX_UNSENT))
         assert (ends, line_socket.closed) == ([], False)
         with pytest.raises(ChannelError):
             line_socket.detach()  # what is unsent would be lost
-        line_socket.send(bytes(MOST_UNSENT))
+        line_socket.send(bytes(MAX_UNSENT))
     assert (ends, line_socket.closed) == (["it does not read"], True)
 
 
@@ -417,5 +419,5 @@ def test_a_reason_is_short_and_comes_while_the_connection_is_open() -> None:
     with closing(other):
         other.sendall(b"{}\n")
         loop._run_once()
-    assert ends == [(LONGEST_WHY, True)]
+    assert ends == [(MAX_WHY, True)]
     assert ours.fileno() < 0

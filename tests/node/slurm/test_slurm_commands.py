@@ -20,8 +20,8 @@ import pytest
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import commands
 from clusterctl.node.slurm.commands import (
-    MOST_NAMED,
-    MOST_OUTPUT,
+    MAX_NAMED,
+    MAX_OUTPUT,
     Finished,
     QueuedJob,
     Settings,
@@ -156,7 +156,7 @@ def test_a_controller_that_is_away_has_not_forgotten_the_job(
 
 def test_a_list_that_is_too_long_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was cut off would count as forgotten."""
-    answer(monkeypatch, Finished(0, "4711|RUNNING|N/A|gpu01|j|None\n" + "x" * MOST_OUTPUT, ""))
+    answer(monkeypatch, Finished(0, "4711|RUNNING|N/A|gpu01|j|None\n" + "x" * MAX_OUTPUT, ""))
     assert query_queue(["4711", "4712"]) is None
 
 
@@ -164,9 +164,9 @@ def test_many_jobs_are_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command line has a limit; no question is empty, which would ask for the jobs of all."""
     lines = Finished(0, "4711|RUNNING|N/A|gpu01|j|None\n", "")
     called = answer(monkeypatch, lines, Finished(0, "9|PENDING|N/A||j|None\n", ""))
-    found = query_queue(str(number) for number in range(MOST_NAMED + 1))
+    found = query_queue(str(number) for number in range(MAX_NAMED + 1))
     assert found is not None and list(found) == ["4711", "9"]
-    assert [argv[-1].count(",") + 1 for argv in called] == [MOST_NAMED, 1]
+    assert [argv[-1].count(",") + 1 for argv in called] == [MAX_NAMED, 1]
     assert query_queue([]) == {} and query_numbers([]) == {} and len(called) == 2
 
 

@@ -15,7 +15,7 @@ from noderun import NodeRun
 from waiting import wait_until
 
 from clusterctl.node.runtime.event_loop import Loop
-from clusterctl.node.state.lock_holders import LONGEST_ANSWER, belongs_to, query_holders, read_answer
+from clusterctl.node.state.lock_holders import MAX_ANSWER, belongs_to, query_holders, read_answer
 from clusterctl.node.state.locks import Locks
 
 Make = Callable[..., NodeRun]
@@ -26,7 +26,7 @@ ANSWERS = {
     "a huge time": f'{{"run": "x", "since": {HUGE}}}',
     "a time without end": '{"run": "x", "since": 1e999}',
     "no number": '{"run": "x", "since": "long ago", "submitted": NaN}',
-    "depth": "[" * LONGEST_ANSWER,
+    "depth": "[" * MAX_ANSWER,
     "a list": "[1, 2]",
     "control characters": json.dumps({"run": "x", "by": "\x1b]0;owned\x07", "job": "\u202e" * 4000}),
     "odd types": json.dumps(

@@ -178,7 +178,7 @@ def test_a_report_that_cannot_be_read_makes_nothing_certain(tmp_path: Path, cont
 def test_too_many_processes_make_nothing_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not read may be a group."""
     ranks = report(tmp_path, 1, 1, 1)
-    monkeypatch.setattr(groups, "MOST_PROCESSES", 2)
+    monkeypatch.setattr(groups, "MAX_PROCESSES", 2)
     assert find_alone(str(tmp_path), TORCHRUN, ranks, started=True) is None
 
 

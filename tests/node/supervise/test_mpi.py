@@ -78,7 +78,7 @@ def test_a_stranger_gets_nothing_and_is_not_believed(tmp_path: Path, monkeypatch
 
 def test_strangers_that_say_nothing_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their number is bounded, the oldest is closed, and a node is answered while they and an accept fail."""
-    monkeypatch.setattr(mpi, "MOST_UNPROVEN", 0)
+    monkeypatch.setattr(mpi, "MAX_UNPROVEN", 0)
     head, servant = make_node(tmp_path, monkeypatch, 0), make_node(tmp_path, monkeypatch, 1)
     head.lines[1] = LINE
     pairs = [socket.socketpair() for _ in range(5)]  # two for each of the two nodes, and one more

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from recorded_effects import call, make_run
 
-from clusterctl.node.diagnose.query import LONGEST_STACK, RankState, StackRequest, find_thread, is_script_over
+from clusterctl.node.diagnose.query import MAX_STACK, RankState, StackRequest, find_thread, is_script_over
 from clusterctl.node.lifecycle.ending import on_rank_stuck
 from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity, Stat
@@ -67,7 +67,7 @@ def test_of_many_stacks_the_end_is_read(tmp_path: Path) -> None:
     identity = Identity(7, 1)
     request = StackRequest(str(tmp_path), identity, {"main": MAIN})
     assert (request.read_main(), request.read()) == ("", "")
-    (tmp_path / "7.stacks").write_text(OTHER * LONGEST_STACK + HEADER + JOINS + "\n", encoding="ascii")
+    (tmp_path / "7.stacks").write_text(OTHER * MAX_STACK + HEADER + JOINS + "\n", encoding="ascii")
     assert request.read_main() == JOINS
     assert StackRequest(str(tmp_path), identity, {}).read_main() == ""
     (tmp_path / "7.stacks").unlink()

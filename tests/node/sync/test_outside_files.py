@@ -82,13 +82,13 @@ def test_new_and_changed_files_are_counted_those_at_the_top_named(rundir: Rundir
 
 def test_the_walk_has_an_end(rundir: Rundir, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of very many files a part is counted, and that it is a part."""
-    monkeypatch.setattr(outside_files, "MOST_NEW", 10)
+    monkeypatch.setattr(outside_files, "MAX_NEW", 10)
     for number in range(40):
         rundir.write(f"cache/{number}")
     found = rundir.summary()
     assert found["more"] is True
     assert found["files"] < 20
-    assert len(found["names"]) == outside_files.MOST_NAMED
+    assert len(found["names"]) == outside_files.MAX_NAMED
 
 
 def test_without_a_record_nothing_is_known(rundir: Rundir) -> None:

@@ -19,7 +19,7 @@ from hostile.giver import Deed, Giver, knock, send
 from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.sync import transfer
 from clusterctl.node.sync.store import Store
-from clusterctl.node.sync.transfer import LARGEST_FRAME
+from clusterctl.node.sync.transfer import MAX_FRAME
 from clusterctl.protocol.frames import encode_frame
 
 TOKEN = "ab" * 32
@@ -93,7 +93,7 @@ GIVERS: dict[str, tuple[Deed, str]] = {
     "not asked for": (frames(({"blob": OTHER, "last": True}, packed(b"another run's"))), "not requested"),
     "something else": (frames(({"blob": SHA, "last": True}, packed(DATA[::-1]))), "changed in transfer"),
     "a bomb": (
-        frames(({"blob": SHA, "last": True}, zlib.compress(bytes(LARGEST_FRAME + 1)))),
+        frames(({"blob": SHA, "last": True}, zlib.compress(bytes(MAX_FRAME + 1)))),
         "cannot be read",
     ),
     "sizes that cannot be": (
@@ -203,7 +203,7 @@ def test_a_taker_that_does_not_read_is_left(
 ) -> None:
     """It reads a byte now and then; the giver does not stay with it for longer than the contents may take."""
     monkeypatch.setattr(transfer, "GRACE", 1.0)
-    monkeypatch.setattr(transfer, "LOWEST_RATE", 1e9)
+    monkeypatch.setattr(transfer, "MIN_RATE", 1e9)
     (tmp_path / "work").mkdir(mode=0o700)
     large = secrets.token_bytes(1 << 20) * 16
     sha = hashlib.sha256(large).hexdigest()
@@ -235,10 +235,10 @@ def giver_is_busy() -> bool:
 def test_strangers_do_not_keep_takers_away(tmp_path: Path, stack: ExitStack) -> None:
     """Many that connect and say nothing have no place that a taker needs; the oldest go first."""
     giving = Giving(tmp_path / "work", stack)
-    for _ in range(3 * transfer.MOST_PENDING):
+    for _ in range(3 * transfer.MAX_PENDING):
         stack.enter_context(socket.create_connection(("127.0.0.1", giving.giver.port), 10))
     assert giving.serves(tmp_path / "next")
-    assert len(giving.giver._listener._pending) <= transfer.MOST_PENDING
+    assert len(giving.giver._listener._pending) <= transfer.MAX_PENDING
 
 
 def test_a_header_is_bounded_by_what_the_tree_holds(tmp_path: Path, stack: ExitStack) -> None:

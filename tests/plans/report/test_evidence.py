@@ -17,7 +17,7 @@ from reported import (
 from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.page import render_report
-from clusterctl.plans.report.reported_run import MOST_MARKS, find_moments, make_scale
+from clusterctl.plans.report.reported_run import MAX_MARKS, find_moments, make_scale
 
 
 def test_a_hung_run_shows_which_rank_was_where() -> None:
@@ -59,7 +59,7 @@ def test_the_end_of_each_attempt_is_marked_with_its_number() -> None:
         assert page.count(f'class="sign failed" text-anchor="middle">{number}<') == plots
     listed = page.partition('class="marks"')[2].partition("</ul>")[0]
     assert listed.count("<li>") == 3 and "attempt 1 ended: gpu03 is lost 1" in listed
-    assert len(make_scale(make_restarted(500)).marks) == MOST_MARKS + 1
+    assert len(make_scale(make_restarted(500)).marks) == MAX_MARKS + 1
 
 
 def test_slow_ranks_are_named_with_how_they_arrive() -> None:

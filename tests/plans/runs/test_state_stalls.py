@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.run.status import MOST_LINES, activity_to_json, render_last_lines, render_timing
+from clusterctl.console.run.status import MAX_LINES, activity_to_json, render_last_lines, render_timing
 from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
@@ -78,7 +78,7 @@ def test_last_lines() -> None:
         "b": part({"10": {"line": "\x1b[31mloss 0.3"}}),
         "a": part({"9": {"line": "loss 0.2"}, "8": {"line": ""}}),
     }
-    crowd = {"a": part({str(rank): {"line": "x"} for rank in range(MOST_LINES + 4)})}
+    crowd = {"a": part({str(rank): {"line": "x"} for rank in range(MAX_LINES + 4)})}
 
     assert list(render_last_lines(many)) == ["a r9  | loss 0.2", "b r10 | loss 0.3"]
     assert list(render_last_lines(crowd))[-1] == "and 4 more ranks; --json has all"

@@ -6,8 +6,8 @@ import pytest
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.sync.ignore import (
-    LARGEST_GITIGNORE,
-    LONGEST_RULE,
+    MAX_GITIGNORE,
+    MAX_RULE,
     MAX_RULES,
     anchored,
     make_ignore_rules,
@@ -105,11 +105,11 @@ def test_rules_without_end_are_refused() -> None:
     cases = [
         (lambda: deep.with_gitignore("sub", b"*.y\n"), "sub/.gitignore"),
         (
-            lambda: make_ignore_rules(()).with_gitignore("", b"a\n" + b"b" * (LONGEST_RULE + 1)),
+            lambda: make_ignore_rules(()).with_gitignore("", b"a\n" + b"b" * (MAX_RULE + 1)),
             ".gitignore:2",
         ),
-        (lambda: make_ignore_rules(()).with_gitignore("", b"#" * (LARGEST_GITIGNORE + 1)), ".gitignore"),
-        (lambda: make_ignore_rules(("a", "b" * (LONGEST_RULE + 1))), "sync.exclude[1]"),
+        (lambda: make_ignore_rules(()).with_gitignore("", b"#" * (MAX_GITIGNORE + 1)), ".gitignore"),
+        (lambda: make_ignore_rules(("a", "b" * (MAX_RULE + 1))), "sync.exclude[1]"),
     ]
     for grow, place in cases:
         with pytest.raises(UsageError) as refusal:

@@ -11,7 +11,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.sync.manifest import (
     MAX_BYTES,
     MAX_FILES,
-    MOST_FILES,
+    MAX_NAMED_FILES,
     check_limits,
     decode_name,
     find_largest,
@@ -111,11 +111,11 @@ def test_too_many_files_name_the_fullest() -> None:
 
 def test_no_word_sends_more_files_than_can_be_named() -> None:
     """Beyond what one frame can name there is another way out than `--big`."""
-    check_limits([("a", 0)] * MOST_FILES, allow_big=True)
+    check_limits([("a", 0)] * MAX_NAMED_FILES, allow_big=True)
     with pytest.raises(UsageError, match="900001 files; at most") as caught:
-        check_limits([("a", 0)] * (MOST_FILES + 1), allow_big=True)
+        check_limits([("a", 0)] * (MAX_NAMED_FILES + 1), allow_big=True)
     assert "--big" not in caught.value.fix
-    assert len(json.dumps({"missing": ["0" * 64] * MOST_FILES})) <= MAX_HEADER
+    assert len(json.dumps({"missing": ["0" * 64] * MAX_NAMED_FILES})) <= MAX_HEADER
 
 
 def test_largest_descends_only_while_one_child_holds_nearly_all() -> None:

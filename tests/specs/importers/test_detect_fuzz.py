@@ -14,7 +14,7 @@ from variants import VARIANT
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.importers.detect import FORMATS, parse_imported
-from clusterctl.specs.importers.imported import MOST_CHARACTERS
+from clusterctl.specs.importers.imported import MAX_CHARACTERS
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.render import render_inventory
 
@@ -73,7 +73,7 @@ def test_any_text(text: str, file: str, form: str, group: str | None) -> None:
     judge_import(text, "f" if file == "f" else file, form, group)
 
 
-MANY = MOST_CHARACTERS - 200
+MANY = MAX_CHARACTERS - 200
 
 
 def _chain(length: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ from variants import VARIANT
 from clusterctl.errors import SpecError
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
-from clusterctl.specs.yaml.reader import MOST_BYTES, decode_source, read_document
+from clusterctl.specs.yaml.reader import MAX_BYTES, decode_source, read_document
 
 NODE = "- host: h\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -31,24 +31,24 @@ TOO_MUCH = {
     "deep blocks": ("".join(f"{' ' * depth}-\n" for depth in range(600)), "nested more than 32 levels"),
     "deep dashes": ("- " * 100_000, "nested more than 32 levels"),
     "many values": ("cluster: a\nnodes: [" + "a, " * 60_000 + "]", "more than 50000 values"),
-    "a large file": ("#" * (MOST_BYTES + 1), "more than 256 KiB"),
+    "a large file": ("#" * (MAX_BYTES + 1), "more than 256 KiB"),
 }
 # How often something is repeated in the largest text, and the text with that or another number of repetitions.
 HUGE: dict[str, tuple[int, Callable[[int], str]]] = {
-    "a long scalar": (MOST_BYTES - 20, lambda n: "cluster: " + "b" * n),
-    "a long key": (MOST_BYTES - 20, lambda n: "b" * n + ": c"),
-    "a long quotation": (MOST_BYTES - 20, lambda n: "cluster: '" + "\n" * n + "'"),
-    "many escapes": (MOST_BYTES // 2 - 20, lambda n: 'cluster: "' + "\\n" * n + '"'),
-    "an open quotation": (MOST_BYTES // 2 - 20, lambda n: "cluster: '" + "b\n" * n),
-    "a long block": (MOST_BYTES // 3 - 20, lambda n: "cluster: |\n" + " x\n" * n),
-    "comments": (MOST_BYTES // 2, lambda n: "#\n" * n),
-    "spaces": (MOST_BYTES, lambda n: " " * n),
+    "a long scalar": (MAX_BYTES - 20, lambda n: "cluster: " + "b" * n),
+    "a long key": (MAX_BYTES - 20, lambda n: "b" * n + ": c"),
+    "a long quotation": (MAX_BYTES - 20, lambda n: "cluster: '" + "\n" * n + "'"),
+    "many escapes": (MAX_BYTES // 2 - 20, lambda n: 'cluster: "' + "\\n" * n + '"'),
+    "an open quotation": (MAX_BYTES // 2 - 20, lambda n: "cluster: '" + "b\n" * n),
+    "a long block": (MAX_BYTES // 3 - 20, lambda n: "cluster: |\n" + " x\n" * n),
+    "comments": (MAX_BYTES // 2, lambda n: "#\n" * n),
+    "spaces": (MAX_BYTES, lambda n: " " * n),
     "a long tag": (200_000, lambda n: "cluster: !" + "a" * n),
-    "a long anchor": (MOST_BYTES - 20, lambda n: "cluster: &" + "a" * n),
+    "a long anchor": (MAX_BYTES - 20, lambda n: "cluster: &" + "a" * n),
     "unknown keys": (20_000, lambda n: "".join(f"key{number}: v\n" for number in range(n))),
     "one key over and over": (20_000, lambda n: "cluster: a\n" * n),
     "wrong placeholders": (100_000, lambda n: "args: ['" + "${" * n + "']\n"),
-    "a long number": (MOST_BYTES - 20, lambda n: "gpus: " + "9" * n),
+    "a long number": (MAX_BYTES - 20, lambda n: "gpus: " + "9" * n),
     "wrong nodes": (5_000, lambda n: "nodes:\n" + "- {host: 'a b', gpus: x, prots: 1}\n" * n),
     "nodes at one address": (10_000, lambda n: "cluster: a\nnodes:\n" + NODE * n),
     "secrets": (20_000, lambda n: "secrets: [" + "A, " * n + "]"),
@@ -184,6 +184,6 @@ def test_bytes_that_are_no_text_have_a_place() -> None:
 def test_too_many_bytes_are_refused() -> None:
     """Before they are decoded."""
     with pytest.raises(SpecError) as caught:
-        decode_source(b"\xff" * (MOST_BYTES + 1), "f")
+        decode_source(b"\xff" * (MAX_BYTES + 1), "f")
 
     assert caught.value.issues[0].code == "CC-SPEC-003"

@@ -37,7 +37,7 @@ from clusterctl.client.sync.upload import Distribution, SentFiles, TreeUpload, s
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import (
-    MOST_PATHS,
+    MAX_PATHS,
     copies_to_json,
     report_conflicts,
     report_pull,
@@ -56,7 +56,7 @@ from clusterctl.plans.sync.listed_files import (
     plan_gather,
     plan_relay,
 )
-from clusterctl.plans.sync.manifest import MOST_FILES, Manifest
+from clusterctl.plans.sync.manifest import MAX_NAMED_FILES, Manifest
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 
@@ -161,7 +161,7 @@ class Copy:
         self, c: Any, node: Node, selected: Sequence[FileSource], *, hashed: bool = False
     ) -> tuple[NodeFiles, NodeListing]:
         """Have a node list what is asked for; the conversation stays open."""
-        request = list_request(node, selected, MOST_FILES, run_id=self._run_id, hashed=hashed)
+        request = list_request(node, selected, MAX_NAMED_FILES, run_id=self._run_id, hashed=hashed)
         most_name_bytes = 4 * MAX_NAMES if hashed else MAX_NAMES
 
         def list_files(python: Interpreter) -> tuple[NodeFiles, NodeListing]:
@@ -290,10 +290,10 @@ class Copy:
                 files.close()
 
     def _report_left_out(self, node: str, paths: Sequence[str]) -> None:
-        for path in paths[:MOST_PATHS]:
+        for path in paths[:MAX_PATHS]:
             notice(tr("{node}: NOT copied: {file}", node=node, file=path))
-        if len(paths) > MOST_PATHS:
-            notice(tr("{node}: {n} more", node=node, n=len(paths) - MOST_PATHS))
+        if len(paths) > MAX_PATHS:
+            notice(tr("{node}: {n} more", node=node, n=len(paths) - MAX_PATHS))
         self._results.left_out = self._results.left_out or bool(paths)
 
     def _pass_on(

@@ -111,7 +111,7 @@ class ConnectOptions:
     python: str | None = None
 
 
-MOST_SHOWN = 20  # hosts in a line
+MAX_SHOWN = 20  # hosts in a line
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _match_hosts(pattern: str, connect_options: ConnectOptions) -> list[str]:
     known = _known_hosts(connect_options)
     hosts = [host for host in known if fnmatchcase(host, pattern)]
     if not hosts:
-        raise UsageError("CC-USE-072", pattern=pattern, known=", ".join(known[:MOST_SHOWN]) or tr("none"))
+        raise UsageError("CC-USE-072", pattern=pattern, known=", ".join(known[:MAX_SHOWN]) or tr("none"))
     return hosts
 
 
@@ -162,7 +162,7 @@ def _known_hosts(connect_options: ConnectOptions) -> list[str]:
 def _prompt_for_hosts(connect_options: ConnectOptions) -> Imported:
     known = _known_hosts(connect_options)
     if known:
-        hosts, more = ", ".join(known[:MOST_SHOWN]), len(known) - MOST_SHOWN
+        hosts, more = ", ".join(known[:MAX_SHOWN]), len(known) - MAX_SHOWN
         line = (
             trn(
                 "hosts in your SSH configuration: {hosts} and {n} more",

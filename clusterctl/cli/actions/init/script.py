@@ -23,7 +23,7 @@ from clusterctl.cli.context.nodes import notice, open_cluster, report_failures
 from clusterctl.console.terminal import hint
 from clusterctl.errors import UsageError
 from clusterctl.plans.discover import list_imports, list_requirements
-from clusterctl.plans.launch.script import LARGEST_SCRIPT, ScriptUse, output_args, plan_script
+from clusterctl.plans.launch.script import MAX_SCRIPT, ScriptUse, output_args, plan_script
 from clusterctl.plans.launch.setup import NAMES_TORCH
 from clusterctl.specs.inventory.model import Inventory, name_cluster
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -84,7 +84,7 @@ def read_source(folder: Path, name: str) -> bytes:
     """Read a file of the folder; empty if it cannot be read or is too large to be a script."""
     with suppress(OSError, ValueError):
         path = folder / name
-        if path.is_file() and path.stat().st_size <= LARGEST_SCRIPT:
+        if path.is_file() and path.stat().st_size <= MAX_SCRIPT:
             return path.read_bytes()
     return b""
 

@@ -38,7 +38,7 @@ from clusterctl.translation import tr, trn
 
 POINTS, FEWER_POINTS, MANY_NODES = 300, 120, 16
 LINES = 20  # of each rank's output
-MOST_STALLS = 8  # ranks that are named as silent
+MAX_STALLS = 8  # ranks that are named as silent
 SECRETS = "secrets"  # key of what a launch has recorded: names of variables
 
 
@@ -138,9 +138,9 @@ def _remarks(
         for name, ranks in find_stalls(parts, offsets, time.time()).items()
         for rank, why in ranks.items()
     ]
-    more = len(lines) - MOST_STALLS
+    more = len(lines) - MAX_STALLS
     if more > 0:
-        lines[MOST_STALLS:] = [trn("and {n} more rank", "and {n} more ranks", more)]
+        lines[MAX_STALLS:] = [trn("and {n} more rank", "and {n} more ranks", more)]
     diagnose = command_line("diagnose", short_id(run_id), command=command)
     return (*lines, diagnose) if lines else ()
 

@@ -45,7 +45,7 @@ RUNS_EVERY = 15.0  # seconds between two questions for the runs
 RUNS_LIMIT = 10.0  # seconds that one look waits for them
 REDRAW = 0.5  # seconds; ages go on by themselves
 SILENT_AFTER = 3.0  # intervals without a sample, and at least
-LEAST_SILENCE = 5.0  # seconds
+MIN_SILENCE = 5.0  # seconds
 
 
 class UtilizationMonitor:
@@ -72,7 +72,7 @@ class UtilizationMonitor:
         self._pythons = {node.name: interpreter(node) for node in nodes}
         self._gauged = {node.name: NodeUsage(node) for node in nodes}
         self._errors: dict[str, ClusterctlError] = {}
-        self._silence = max(LEAST_SILENCE, interval * SILENT_AFTER)
+        self._silence = max(MIN_SILENCE, interval * SILENT_AFTER)
 
     def show_once(self) -> int:
         """Show one look; 0 when all nodes answered, 5 some, 4 none."""

@@ -43,9 +43,9 @@ HOST = "cc-node-"  # names that no machine has: else mpirun would start that nod
 NO_AGENT = "/bin/true"  # what orted gets: it looks whether its agent exists, and starts nothing by it
 JOIN_LIMIT = 120.0  # seconds until node 0's program can be reached, and for mpirun to send a command line
 CALL_LIMIT = 10.0  # seconds for one message
-LONGEST_LINE = 64 << 10
+MAX_LINE = 64 << 10  # bytes
 INTERVAL = 0.05
-MOST_UNPROVEN = 64  # connections without a proof of the key, and two for each node; the oldest gives way
+MAX_UNPROVEN = 64  # connections without a proof of the key, and two for each node; the oldest gives way
 END_WAIT = 5.0  # seconds in which a stop explains why orted has ended
 FAILURE_WAIT = 2.0  # seconds between SIGTERM and the end for the ranks of a node where one has failed
 STOP_LIMIT = 5.0
@@ -196,7 +196,7 @@ class MpiNode:
     def _admit(self, connection: socket.socket) -> None:
         """Bound how many have proved nothing yet: a node proves the key at once."""
         self._unproven.append(connection)
-        if len(self._unproven) > MOST_UNPROVEN + 2 * len(self._order["slots"]):
+        if len(self._unproven) > MAX_UNPROVEN + 2 * len(self._order["slots"]):
             with suppress(OSError):
                 self._unproven.pop(0).shutdown(socket.SHUT_RDWR)
 
@@ -276,7 +276,7 @@ class MpiNode:
         message = None
         while message is None:
             message = lines.verify(call.read_line())
-        return message.text("orted", LONGEST_LINE)
+        return message.text("orted", MAX_LINE)
 
     # all nodes
 
@@ -356,7 +356,7 @@ class LineReader:
         """Return the next line, without its end; ChannelError if there is none."""
         while b"\n" not in self._buffer:
             chunk = self._connection.recv(1 << 14)
-            if not chunk or len(self._buffer) > LONGEST_LINE:
+            if not chunk or len(self._buffer) > MAX_LINE:
                 raise ChannelError("the connection was closed")
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")

@@ -49,8 +49,8 @@ CONNECT_LIMIT = 1.0
 INTERVAL = 0.1
 TAIL = 12  # lines
 TAIL_BYTES = 64 << 10  # of what `ray start` has printed, which may be much
-MOST_NODES = 4096
-SMALLEST_BLOCK = 64  # ports
+MAX_NODES = 4096
+MIN_BLOCK = 64  # ports
 BLOCK = 4  # times what Ray needs at least: it starts a worker for each CPU, and one for each actor
 NODE_PORTS = (
     "node-manager-port",
@@ -142,7 +142,7 @@ def reserve_ports(order: RayNodeOrder) -> Block:
     """Take a block of ports that no other run's Ray takes on this node."""
     needed = order["own_ports"] + (os.cpu_count() or 1)
     allowed = list(candidates(order["ports"], ephemeral_range(), 0.0))
-    size = max(1, min(len(allowed), max(SMALLEST_BLOCK, BLOCK * needed)))
+    size = max(1, min(len(allowed), max(MIN_BLOCK, BLOCK * needed)))
     taken = int(order["head"].rpartition(":")[2])
     starts = range(0, len(allowed) - size + 1, size)
     first = os.urandom(1)[0] * len(starts) >> 8
@@ -432,7 +432,7 @@ class NodeWatch:
 def parse_nodes(line: bytes) -> RayNodes:
     """Read one answer; the process that gives it runs code of the job's environment."""
     try:
-        entries = parse_object(line).records("nodes", MOST_NODES)
+        entries = parse_object(line).records("nodes", MAX_NODES)
     except MalformedError:
         return ()
     return tuple(

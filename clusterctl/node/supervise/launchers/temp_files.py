@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SECRET_LENGTH = 8  # characters at the end of the name
 OWN = "r"  # what Ray gets, and makes writable for everyone
 LOGS = "ray"  # in the attempt's directory
-MOST_FILES, LARGEST_FILE = 200, 512 << 10  # of Ray's logs; bytes, of each the end
+MAX_FILES, MAX_FILE = 200, 512 << 10  # of Ray's logs; bytes, of each the end
 COLLECT_LIMIT = 20.0  # seconds
 
 
@@ -129,11 +129,11 @@ def _hold(folder: str) -> int:
 
 def copy_logs(folder: str, target: str) -> None:
     """Copy the end of each log of a Ray session; it wrote them for itself, so links and other files are left out."""
-    for path in list_logs(folder)[:MOST_FILES]:
+    for path in list_logs(folder)[:MAX_FILES]:
         with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as source:
             size = source.seek(0, os.SEEK_END)
-            source.seek(max(0, size - LARGEST_FILE))
-            content = source.read(LARGEST_FILE)
+            source.seek(max(0, size - MAX_FILE))
+            content = source.read(MAX_FILE)
             os.makedirs(target, 0o700, exist_ok=True)
             new = os.open(
                 os.path.join(target, os.path.basename(path)), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600

@@ -28,8 +28,8 @@ from .workers import Worker
 if TYPE_CHECKING:
     from ....protocol.messages.files import AloneRecord, Spec
 
-MOST_PROCESSES = 4096
-LARGEST_NUMBER = 1 << 50
+MAX_PROCESSES = 4096
+MAX_NUMBER = 1 << 50
 
 
 class Group(NamedTuple):
@@ -88,7 +88,7 @@ def read_groups(folder: str) -> List[Group]:
     """Read what the processes have written; of size 0 one that has not ended in order, or cannot be read."""
     groups: List[Group] = []
     paths = list_folder(folder, "*" + SUFFIX)
-    if len(paths) > MOST_PROCESSES:
+    if len(paths) > MAX_PROCESSES:
         return []
     for path in paths:
         try:
@@ -96,7 +96,7 @@ def read_groups(folder: str) -> List[Group]:
         except MalformedError:
             return []
         pid, starttime, size, rank, ended = (
-            content.integer(name, 0, LARGEST_NUMBER) for name in ("pid", "starttime", "size", "rank", "ended")
+            content.integer(name, 0, MAX_NUMBER) for name in ("pid", "starttime", "size", "rank", "ended")
         )
         if pid is None or starttime is None or os.path.basename(path) != "%d%s" % (pid, SUFFIX):
             return []

@@ -23,15 +23,15 @@ from ...runtime.processes import Identity, Stat, descendants, is_alive, kernel_l
 from .workers import Worker, Workers, WorkerWatch
 
 MARKERS_INTERVAL = 0.5  # seconds between looks for new markers
-FIRST_DELAY, LONGEST_DELAY = (
+FIRST_DELAY, MAX_DELAY = (
     1.0,
     64.0,
 )  # seconds between two looks at all processes, each twice the one before
-MOST_PROCESSES = 256  # processes that are looked into at a time
-MOST_RANKS = 1024
-LARGEST_NUMBER, LONGEST_PATH = 1 << 50, 4096
-LARGEST_ENVIRON = 128 << 10  # bytes of an environment; Linux allows one variable as much
-LARGEST_MAPS = 1 << 20  # bytes of a list of mapped files
+MAX_PROCESSES = 256  # processes that are looked into at a time
+MAX_RANKS = 1024
+MAX_NUMBER, MAX_PATH = 1 << 50, 4096
+MAX_ENVIRON = 128 << 10  # bytes of an environment; Linux allows one variable as much
+MAX_MAPS = 1 << 20  # bytes of a list of mapped files
 POSITION = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
@@ -111,7 +111,7 @@ class NestedRanks:
     def _read_markers(self, program: Worker) -> None:
         names = {name for name in list_names(self._markers) if name.endswith(".json")}
         new, self._seen_markers = names - self._seen_markers, names
-        markers = [read_marker(os.path.join(self._markers, name)) for name in sorted(new)[:MOST_PROCESSES]]
+        markers = [read_marker(os.path.join(self._markers, name)) for name in sorted(new)[:MAX_PROCESSES]]
         started = [marker for marker in markers if marker is not None]
         known = {program.identity, *self._known}
         own = self._read_inherited(program)
@@ -122,7 +122,7 @@ class NestedRanks:
             self._on_found()
 
     def _poll_processes(self, program: Worker) -> None:
-        self._delay = min(2 * self._delay, LONGEST_DELAY)
+        self._delay = min(2 * self._delay, MAX_DELAY)
         self._loop.after(self._delay, "nested ranks", lambda: self._poll_processes(program))
         self._inspect(program, descendants(program.identity.pid))
 
@@ -135,7 +135,7 @@ class NestedRanks:
         inherited = self._read_inherited(program)
         new = [stat for stat in processes if stat.identity not in self._known]
         found = False
-        for stat in new[:MOST_PROCESSES]:
+        for stat in new[:MAX_PROCESSES]:
             env = read_environ(stat.pid)
             if is_rank(env, inherited) and runs_torch(stat.pid) and is_same(stat):
                 if is_child_of_rank(stat, env):
@@ -150,7 +150,7 @@ class NestedRanks:
         if started.world_size and started.world_size not in self.sizes:
             self.sizes.add(started.world_size)
             self._on_size(started.world_size)
-        if len(self._workers.by_rank) >= MOST_RANKS:
+        if len(self._workers.by_rank) >= MAX_RANKS:
             return False
         earlier = self._workers.by_rank.get(started.rank)
         if earlier is not None and is_alive(earlier.identity):
@@ -173,12 +173,12 @@ def read_marker(path: str) -> Optional[StartedRank]:
     except MalformedError:
         return None
     names = ("pid", "starttime", "rank", "local_rank", "world_size")
-    numbers = [content.integer(name, 0, LARGEST_NUMBER) for name in names]
+    numbers = [content.integer(name, 0, MAX_NUMBER) for name in names]
     pid, starttime, rank, local_rank, size = (0 if number is None else number for number in numbers)
     if None in numbers or not size:
         return None
     identity = Identity(pid, starttime)
-    return StartedRank(identity, Rank(rank), local_rank, size, content.text("error_file", LONGEST_PATH))
+    return StartedRank(identity, Rank(rank), local_rank, size, content.text("error_file", MAX_PATH))
 
 
 def read_position(identity: Identity, env: Dict[str, str]) -> StartedRank:
@@ -225,7 +225,7 @@ def find_folder(rundir: str, error_file: str) -> str:
 
 def read_environ(pid: int) -> Dict[str, str]:
     """Read the variables that a process was started with; nothing if it is gone or not ours."""
-    entries = _read("/proc/%d/environ" % pid, LARGEST_ENVIRON).decode("utf-8", "replace").split("\0")
+    entries = _read("/proc/%d/environ" % pid, MAX_ENVIRON).decode("utf-8", "replace").split("\0")
     return dict(entry.partition("=")[::2] for entry in entries if "=" in entry)
 
 
@@ -235,7 +235,7 @@ def runs_torch(pid: int) -> bool:
         name = os.path.basename(os.readlink("/proc/%d/exe" % pid))
     except OSError:
         return False
-    return name.startswith(("python", "pypy")) or b"libtorch" in _read("/proc/%d/maps" % pid, LARGEST_MAPS)
+    return name.startswith(("python", "pypy")) or b"libtorch" in _read("/proc/%d/maps" % pid, MAX_MAPS)
 
 
 def list_names(folder: str) -> List[str]:

@@ -68,19 +68,19 @@ if TYPE_CHECKING:
 FileMarks = Optional[FrozenSet[int]]
 RecordedEntries = Dict[str, List[List[Any]]]  # of a flight recorder, by process group, see RecordedGroup
 
-BUSY, LEAST_BUSY = 0.05, 0.03  # processors; seconds, for a clock that counts in hundredths
+BUSY, MIN_BUSY = 0.05, 0.03  # processors; seconds, for a clock that counts in hundredths
 MUCH = 1 << 20  # bytes between two looks
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds between two looks
+MIN_PAUSE, MAX_PAUSE = 0.25, 30.0  # seconds between two looks
 LOOKS, ASKS = 8, 4  # within the limit
 ASKED_AFTER = 0.5  # of the limit
 KEEP_LIMIT = LIMIT + 4.0  # seconds for all answers, and to write them
 SAMPLE_AFTER, SAMPLE_EVERY = 120.0, 1800.0  # seconds
-MOST_ENTRIES = 256  # collectives of a process group in a sample
+MAX_ENTRIES = 256  # collectives of a process group in a sample
 KEPT_BEFORE = 3.0  # seconds before the time limit
 END_AFTER = 2.0  # seconds after a stall is found: by then every node has kept where its ranks are
 QUERY = "nvidia-smi"  # as the agent's own sampling runs it
-LARGEST = 8 << 20  # bytes of what is kept
-MOST_FILES = 20000  # entries below the output directory that are looked at
+MAX_KEPT = 8 << 20  # bytes of what is kept
+MAX_FILES = 20000  # entries below the output directory that are looked at
 SCAN_LIMIT = 5.0  # seconds for the look at them at the end
 
 
@@ -129,7 +129,7 @@ class WorkerProgress:
             self._wrote = now
         if before is None or usage.moved - before.moved >= MUCH:
             self._recorded = now
-        if before is None or usage.busy - before.busy >= max(LEAST_BUSY, BUSY * seconds):
+        if before is None or usage.busy - before.busy >= max(MIN_BUSY, BUSY * seconds):
             self._busy = now
 
     def on_asked(self, now: float, usage: Usage) -> None:
@@ -155,7 +155,7 @@ class StallWatch:
         self._loop, self._record, self._spec, self._on_stalled = loop, record, spec, on_stalled
         self._limit = float(stall["after"]) if stall else 0.0
         self._ends = bool(stall and stall["then"])
-        self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._limit / LOOKS))
+        self._pause = min(MAX_PAUSE, max(MIN_PAUSE, self._limit / LOOKS))
         self._workers: Callable[[], Iterable[Worker]] = tuple
         self._progress: Dict[int, WorkerProgress] = {}  # by pid
         self._excluded: Callable[[], Iterable[int]] = tuple
@@ -344,15 +344,15 @@ def write_diagnosis(rundir: str, state: State, about: KeptDiagnosis) -> bool:
 
 def write_collectives(rundir: str, state: State) -> bool:
     """Ask the ranks for their last collectives, and write them down with how far the nodes' clocks are apart."""
-    diagnosis = {**diagnose(rundir, state, None, MOST_ENTRIES), "clocks": state.get("clocks", {})}
+    diagnosis = {**diagnose(rundir, state, None, MAX_ENTRIES), "clocks": state.get("clocks", {})}
     return _write(kept_path(rundir, state, "collectives"), {"diagnosis": diagnosis})
 
 
 def _write(path: str, content: Any) -> bool:
     text = json.dumps(content).encode("utf-8")
-    if len(text) <= LARGEST:
+    if len(text) <= MAX_KEPT:
         write_atomically(path, text)
-    return len(text) <= LARGEST
+    return len(text) <= MAX_KEPT
 
 
 def is_running(worker: Worker) -> bool:
@@ -451,7 +451,7 @@ def scan_files(root: str, pattern: Pattern[str]) -> FileMarks:
     """Mark every file below a directory whose path from there is wanted."""
     file_marks = set()
     for count, entry in enumerate(_walk(root)):
-        if count >= MOST_FILES:
+        if count >= MAX_FILES:
             return None
         path = os.path.relpath(entry.path, root)
         with suppress(OSError):

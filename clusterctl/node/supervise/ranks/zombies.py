@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ....protocol.messages.files import Spec
 
 TAIL_BYTES = 16 << 10  # of stderr
-LONGEST_EXCEPTION = 300  # characters
+MAX_EXCEPTION = 300  # characters
 ANSWER_TIME = 0.5  # seconds for an answer
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds between two looks
+MIN_PAUSE, MAX_PAUSE = 0.5, 5.0  # seconds between two looks
 
 
 class Zombie(NamedTuple):
@@ -104,7 +104,7 @@ class Zombies:
         self._loop, self._rundir, self._on_found = loop, rundir, on_found
         self._limit = float(spec.get("zombie_after") or 0.0)
         self._folder = RunPaths(rundir).diagnosis(spec["attempt"])
-        self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._limit / 4))
+        self._pause = min(MAX_PAUSE, max(MIN_PAUSE, self._limit / 4))
         self._suspects: List[Suspect] = []
         self._dismissed: Dict[Rank, float] = {}  # of ranks that are none, when they had written last
 
@@ -144,7 +144,7 @@ class Zombies:
 
         exception = final_exception(read_tail(self._file(worker, "stderr"), TAIL_BYTES))
         if exception:
-            return Suspect(self._folder, worker, exception[:LONGEST_EXCEPTION], last)
+            return Suspect(self._folder, worker, exception[:MAX_EXCEPTION], last)
         self._dismissed[worker.rank] = last
         return None
 

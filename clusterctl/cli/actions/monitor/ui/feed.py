@@ -21,13 +21,13 @@ from typing import Protocol
 
 from clusterctl.plans.report.markup import Html, element
 
-MOST_WATCHERS = 16  # open pages
-MOST_VIEWS = 6  # runs that pages show at the same time, the list of runs included
+MAX_WATCHERS = 16  # open pages
+MAX_VIEWS = 6  # runs that pages show at the same time, the list of runs included
 TICK = 1.0  # seconds between two looks whether a pause is over
 GRACE = 15.0  # seconds that a view waits for its page to connect again
-MOST_LINES, LEAST_LINES = 5000, 50  # kept of a run, and at least of each of its nodes
-LONGEST_LINE = 1000  # characters
-MOST_SENT = 500  # lines at a time
+MAX_LINES, MIN_LINES = 5000, 50  # kept of a run, and at least of each of its nodes
+MAX_LINE = 1000  # characters
+MAX_SENT = 500  # lines at a time
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TooManyError(Exception):
 class LineBuffer:
     """The last lines of a run: of each node so many that a talkative one does not push out the others."""
 
-    def __init__(self, most: int = MOST_LINES) -> None:
+    def __init__(self, most: int = MAX_LINES) -> None:
         self._most, self._by_node = most, dict[str, deque[Line]]()
         self.last = 0  # the number of the newest line
 
@@ -57,13 +57,13 @@ class LineBuffer:
         kept = self._by_node.setdefault(node, deque())
         for text in texts:
             self.last += 1
-            kept.append(Line(self.last, node, rank, label, text[:LONGEST_LINE]))
-        room = max(LEAST_LINES, self._most // len(self._by_node))
+            kept.append(Line(self.last, node, rank, label, text[:MAX_LINE]))
+        room = max(MIN_LINES, self._most // len(self._by_node))
         for lines in self._by_node.values():
             while len(lines) > room:
                 lines.popleft()
 
-    def after(self, number: int, most: int = MOST_SENT) -> list[Line]:
+    def after(self, number: int, most: int = MAX_SENT) -> list[Line]:
         """Return the oldest of the lines that came after one."""
         newer = (
             line
@@ -221,7 +221,7 @@ class Feed:
         with self._lock:
             self._views = {name: view for name, view in self._views.items() if not view.is_over}
             view = self._views.get(run_id)
-            if self._closed or self._watchers >= MOST_WATCHERS:
+            if self._closed or self._watchers >= MAX_WATCHERS:
                 raise TooManyError
             if view is None:
                 self._make_room()
@@ -235,7 +235,7 @@ class Feed:
 
     def _make_room(self) -> None:
         """End a view that no page shows if there are as many as can be."""
-        if len(self._views) < MOST_VIEWS:
+        if len(self._views) < MAX_VIEWS:
             return
         idle = next((view for view in self._views.values() if not view.is_watched), None)
         if idle is None:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from clusterctl.plans.runs.node_rows import NodeRow, RankCell
     from clusterctl.protocol.run_id import RunId
 
-MOST_RUNS = 100
-MOST_ROWS = 60
-MOST_CELLS = 64  # ranks of one row
-MOST_NODES = 8  # with plots of their own
+MAX_RUNS = 100
+MAX_ROWS = 60
+MAX_CELLS = 64  # ranks of one row
+MAX_NODES = 8  # with plots of their own
 
 
 def _kind(state: str) -> str | None:
@@ -58,11 +58,11 @@ def render_runs(rows: Sequence[tuple[RunId, str, list[str]]]) -> Html:
     if not rows:
         return element("p", tr("no runs on these nodes"), class_="faint")
     drawn = []
-    for run_id, state, (job, shown_state, *cells) in rows[:MOST_RUNS]:
+    for run_id, state, (job, shown_state, *cells) in rows[:MAX_RUNS]:
         link = element("a", short_id(run_id), href=f"#{run_id}", class_="mono")
         texts = [element("td", job), element("td", shown_state, class_=_kind(state))]
         drawn.append(element("tr", element("td", link), *texts, *(element("td", cell) for cell in cells)))
-    more = len(rows) - MOST_RUNS
+    more = len(rows) - MAX_RUNS
     note = element("p", trn("and {n} more run", "and {n} more runs", more)) if more > 0 else None
     return join([_table([tr("ID"), *run_headings()], drawn, "runs"), note])
 
@@ -125,10 +125,10 @@ def render_nodes(rows: Sequence[NodeRow]) -> Html:
             element("td", *_cells(row.ranks)),
             element("td", row.note),
         )
-        for row in rows[:MOST_ROWS]
+        for row in rows[:MAX_ROWS]
     ]
     headings = (tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
-    more = len(rows) - MOST_ROWS
+    more = len(rows) - MAX_ROWS
     note = element("p", trn("and {n} more row", "and {n} more rows", more)) if more > 0 else None
     return join([_table(headings, drawn, "nodes"), note])
 
@@ -136,9 +136,9 @@ def render_nodes(rows: Sequence[NodeRow]) -> Html:
 def _cells(ranks: Sequence[RankCell]) -> list[Child]:
     cells: list[Child] = [
         element("span", f"r{cell.numbers} {cell.state}", class_=f"cell {cell.kind}".strip())
-        for cell in ranks[:MOST_CELLS]
+        for cell in ranks[:MAX_CELLS]
     ]
-    more = len(ranks) - MOST_CELLS
+    more = len(ranks) - MAX_CELLS
     return [*cells, trn("and {n} more rank", "and {n} more ranks", more)] if more > 0 else cells
 
 
@@ -153,7 +153,7 @@ def render_plots(run: ReportedRun) -> Html:
     overview: list[Html] = []
     if len(records) > 1:
         overview = [render_plot(plot, scale) for plot in overview_plots(records, scale.begin, scale.end)]
-    shown = list(records) if len(records) <= MOST_NODES else unusual_nodes(records, MOST_NODES)
+    shown = list(records) if len(records) <= MAX_NODES else unusual_nodes(records, MAX_NODES)
     nodes = [
         element(
             "details",

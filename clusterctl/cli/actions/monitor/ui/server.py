@@ -45,13 +45,13 @@ from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
-MOST_CONNECTIONS = 64  # that have shown the token
-MOST_UNPROVEN = 16
+MAX_CONNECTIONS = 64  # that have shown the token
+MAX_UNPROVEN = 16
 PROOF_LIMIT = 5.0  # seconds for the head of a request, however slowly it is sent
-MOST_HEAD = 32 << 10  # bytes; a browser sends less than one
+MAX_HEAD = 32 << 10  # bytes; a browser sends less than one
 TOKEN_BYTES = 24
 TICKET_LIFE = 60.0  # seconds
-MOST_BODY, LONGEST_PATH = 4096, 2048
+MAX_BODY, MAX_PATH = 4096, 2048
 TIMEOUT = 20.0  # seconds that a client may take for one read or write
 BEAT = 10.0  # seconds between two signs of life of a stream
 PACE = 0.2  # seconds between two messages of a stream
@@ -96,13 +96,13 @@ class Connections:
         """Count a new one; of too many without the token the oldest is cut."""
         with self._lock:
             self._unproven[connection] = time.monotonic() + PROOF_LIMIT
-            if len(self._unproven) > MOST_UNPROVEN:
+            if len(self._unproven) > MAX_UNPROVEN:
                 self._cut(next(iter(self._unproven)))
 
     def prove(self, connection: socket.socket) -> bool:
         """Count one among those that have shown the token; False if there are too many, or it was cut before."""
         with self._lock:
-            if connection not in self._unproven or len(self._proven) >= MOST_CONNECTIONS:
+            if connection not in self._unproven or len(self._proven) >= MAX_CONNECTIONS:
                 return False
             del self._unproven[connection]
             self._proven.add(connection)
@@ -131,7 +131,7 @@ class Request(BufferedIOBase):
     """What a client sends, of which the lines of the head are limited together."""
 
     def __init__(self, file: BufferedIOBase) -> None:
-        self._file, self._left = file, MOST_HEAD
+        self._file, self._left = file, MAX_HEAD
 
     def readline(self, size: int | None = -1) -> bytes:
         """Read a line of the head; raises LineTooLong after too many bytes."""
@@ -279,7 +279,7 @@ class Handler(BaseHTTPRequestHandler):
     def _route(self, method: str) -> None:
         host = self._check_host()
         path, _, query = self.path.partition("?")
-        if len(self.path) > LONGEST_PATH:
+        if len(self.path) > MAX_PATH:
             raise RefusedError(414, tr("the path is too long"))
         if path.startswith("/open/") and method == "GET":
             self._open(path.removeprefix("/open/"))
@@ -352,7 +352,7 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(415, tr("the body is not JSON"))
         if not re.fullmatch("[0-9]{1,9}", length, re.ASCII) or self.headers.get("Transfer-Encoding"):
             raise RefusedError(411, tr("the length of the body is missing"))
-        if int(length) > MOST_BODY:
+        if int(length) > MAX_BODY:
             raise RefusedError(413, tr("the body is too large"))
         try:
             run_id = parse_run_id(parse_object(self.rfile.read(int(length))).text("run"))

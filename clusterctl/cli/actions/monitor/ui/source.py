@@ -50,8 +50,8 @@ DRAW, DRAW_PER_NODE, DRAW_SHARE = (
     15.0,
 )  # seconds between two readings of samples; times what one took
 POINTS, FEWER_POINTS, MANY_NODES = 160, 80, 16
-TAIL, TAIL_OF_ALL, LEAST_TAIL = 100, 2000, 5  # lines that come first: of each rank, and of all together
-MOST_NOTICES = 3
+TAIL, TAIL_OF_ALL, MIN_TAIL = 100, 2000, 5  # lines that come first: of each rank, and of all together
+MAX_NOTICES = 3
 
 
 class ClusterSource:
@@ -168,7 +168,7 @@ class RunFollower:
         self._hang: KeptDiagnosis | None = None
         self._judgement: Judgement | None = None  # the newest, by which ranks are marked
         self._judged_at = 0.0
-        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+        self._notices: deque[str] = deque(maxlen=MAX_NOTICES)
 
     def follow(self) -> None:
         """Publish what is known until no page shows it any more."""
@@ -284,7 +284,7 @@ class RunFollower:
         ranks = sum(len(part.ranks) for part in self._parts().values() if part)
         query = LogQuery(
             ranks=None,
-            tail=max(LEAST_TAIL, min(TAIL, TAIL_OF_ALL // max(1, ranks))),
+            tail=max(MIN_TAIL, min(TAIL, TAIL_OF_ALL // max(1, ranks))),
             grep=None,
             stream=None,
             follow=True,

@@ -10,8 +10,8 @@ from waiting import HANG
 
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui.feed import (
-    LEAST_LINES,
-    LONGEST_LINE,
+    MAX_LINE,
+    MIN_LINES,
     Cursor,
     Feed,
     LineBuffer,
@@ -28,11 +28,11 @@ def test_a_talkative_node_does_not_push_out_the_others() -> None:
     buffer.add("gpu02", 1, "", ["x" * 5000] * 1000)
     lines = buffer.after(0, 500)
     assert [line.number for line in lines] == [1, *range(902, 1002)]
-    assert len(lines[-1].text) == LONGEST_LINE
+    assert len(lines[-1].text) == MAX_LINE
     assert [line.number for line in buffer.after(1000)] == [1001]
     for number in range(100):
         buffer.add(f"node{number}", 0, "", ["x"] * 100)
-    assert len(buffer.after(0, 10**6)) == 1 + 101 * LEAST_LINES
+    assert len(buffer.after(0, 10**6)) == 1 + 101 * MIN_LINES
 
 
 def test_a_page_gets_a_part_once() -> None:
@@ -96,7 +96,7 @@ def test_nothing_is_asked_while_no_page_is_open(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_view_without_a_page_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many runs as pages show at a time are followed, not more."""
-    monkeypatch.setattr(feeds, "MOST_VIEWS", 2)
+    monkeypatch.setattr(feeds, "MAX_VIEWS", 2)
     with closing(Feed(Counting())) as feed, feed.watch("a"):
         with feed.watch("b") as view, pytest.raises(TooManyError), feed.watch("c"):
             pass

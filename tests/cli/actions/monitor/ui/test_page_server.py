@@ -24,10 +24,10 @@ from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.monitor.ui.fragments import render_lines
 from clusterctl.cli.actions.monitor.ui.server import (
     HEADERS,
-    MOST_BODY,
-    MOST_CONNECTIONS,
-    MOST_HEAD,
-    MOST_UNPROVEN,
+    MAX_BODY,
+    MAX_CONNECTIONS,
+    MAX_HEAD,
+    MAX_UNPROVEN,
     UiServer,
     find_owners,
     has_browser,
@@ -134,7 +134,7 @@ def test_only_our_page_is_served(
         ({"Origin": ""}, None, 403),
         ({"Sec_Fetch_Site": "cross-site"}, None, 403),
         ({"Content_Type": "text/plain"}, None, 415),  # a form of another page can send it without asking
-        ({}, b"x" * (MOST_BODY + 1), 413),
+        ({}, b"x" * (MAX_BODY + 1), 413),
         ({"Content_Length": "-1"}, None, 411),
         ({"Transfer_Encoding": "chunked"}, None, 411),
         ({}, b"[" * 2000, 400),
@@ -289,7 +289,7 @@ def test_pages_are_limited_and_their_end_ends_the_questions(
     server: UiServer, source: PlainSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One too many is refused; when the last page has closed nothing is read from the nodes any more."""
-    monkeypatch.setattr(feeds, "MOST_WATCHERS", 2)
+    monkeypatch.setattr(feeds, "MAX_WATCHERS", 2)
     monkeypatch.setattr(feeds, "GRACE", 0.0)
     with stream(server.url, RUN), stream(server.url, RUN):
         assert ask(server.url, "GET", f"events?run={RUN}")[0] == 503
@@ -320,11 +320,11 @@ def test_connections_without_the_token_take_no_place_of_the_page(
     with ExitStack() as held, stream(server.url, RUN) as events:
         events.read("begin")
         opened = []
-        for _ in range(3 * MOST_CONNECTIONS):
+        for _ in range(3 * MAX_CONNECTIONS):
             opened.append(held.enter_context(connect(server)))
-            if len(opened) % MOST_CONNECTIONS == 0:
+            if len(opened) % MAX_CONNECTIONS == 0:
                 assert ask(server.url, "GET", "")[0] == 200
-        assert all(is_cut(one) for one in opened[:-MOST_UNPROVEN])
+        assert all(is_cut(one) for one in opened[:-MAX_UNPROVEN])
         opened[-1].sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
         assert b"403" in opened[-1].recv(100)
         server.feed.watch(RUN).__enter__().add_lines("gpu01", 1, "", ["later"])
@@ -344,7 +344,7 @@ def test_who_takes_too_long_to_show_the_token_is_cut(
             assert is_cut(slow)
         monkeypatch.setattr(servers, "PROOF_LIMIT", HANG)
         with closing(connect(server)) as endless, suppress(ConnectionError):
-            head = b"GET / HTTP/1.0\r\n" + b"X: y\r\n" * MOST_HEAD
+            head = b"GET / HTTP/1.0\r\n" + b"X: y\r\n" * MAX_HEAD
             endless.sendall(head)
             assert b" 431 " in endless.recv(100)
         server.feed.watch(RUN).__enter__().add_lines("gpu01", 1, "", ["later"])
@@ -356,7 +356,7 @@ def test_connections_with_the_token_are_limited_too(
     server: UiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that threads are bounded; there is room again once one has ended."""
-    monkeypatch.setattr(servers, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(servers, "MAX_CONNECTIONS", 1)
     with stream(server.url, RUN) as events:
         events.read("begin")
         assert ask(server.url, "GET", "")[0] == 503
