@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Literal, Mapping, Optional
 
 from ...protocol.exit_status import describe_end, describe_limit, split_status
+from ...protocol.run_paths import attempt_folder
 from ..lifecycle.ending import on_after_ended
 from ..lifecycle.starting import on_before_done, on_doing, on_helper_failed, on_setup_made
 from ..runtime.children import start_child
@@ -109,7 +110,9 @@ class Stages:
         process.start([self._rundir, stage, path], path, env, float(spec[stage]["time_limit"]))
 
     def _log(self, stage: AnyStage) -> str:
-        return SETUP_LOG if stage == "setup" else f"attempt-{self._spec['attempt']}/{stage}.log"
+        if stage == "setup":
+            return SETUP_LOG
+        return os.path.join(attempt_folder(self._spec["attempt"]), f"{stage}.log")
 
     def _on_report(self, stage: AnyStage, report: HelperReport) -> None:
         if "doing" in report:
