@@ -19,6 +19,7 @@ from clusterctl.cli.main import root
 from clusterctl.cli.main import run as main
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.client.files.receiver import DownloadReport
+from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.client.sync.upload import SentFiles, SyncResult
 from clusterctl.client.watch.follower import LogLines
@@ -197,7 +198,8 @@ def copied() -> Any:
 def synced() -> Any:
     """Return the document of `sync`."""
     scan: Any = SimpleNamespace(manifest=SimpleNamespace(hash="ab", files=1, size=2))
-    return synced_to_json(scan, {"gpu01": SyncResult("ab", 1, 2, 3)}, ERRORS, ["gpu01", "gpu02"])
+    answers = Answers({"gpu01": SyncResult("ab", 1, 2, 3)}, ERRORS)
+    return synced_to_json(scan, answers, ["gpu01", "gpu02"])
 
 
 def executed() -> Any:

@@ -136,6 +136,8 @@ def write_ssh_config(lab: Lab, machines: list[PlainMachine], folder: Path) -> Pa
     """Write how ssh gets into the lab, and nothing else that a stranger's machine would not know."""
     proxy = next(line for line in lab.ssh_config.read_text().splitlines() if "ProxyCommand" in line)
     path = folder / "ssh_config"
+    # Beside the known host keys: a way into the lab's network for our own login, as ssh has one by the proxy command.
+    (folder / "control").symlink_to(lab.directory / "control")
     known = f"  UserKnownHostsFile {folder}/known_hosts\n  GlobalKnownHostsFile none\n  IdentityAgent none\n"
     path.write_text(f"Host {' '.join(machine.address for machine in machines)}\n{known}{proxy}\n")
     return path

@@ -167,10 +167,15 @@ def launch(
         notice(explanation)
     if dry_run:
         return _show_plan(inventory, job, members, as_json, big=big)
-    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.context.nodes import interpreter, open_cluster
 
     with open_cluster() as cluster:
-        cluster.open_early(member.node for member in members)
+        from clusterctl.client.rpc.tasks import start_ahead
+
+        cluster.open_early(
+            (member.node for member in members),
+            then=lambda c, node: start_ahead(c, node, interpreter(node, job), 2),  # for `sync` and `start`
+        )
         from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 
         options = LaunchOptions(

@@ -241,15 +241,22 @@ class Cluster:
 
         return fan_out(targets, run, limit=limit)
 
-    def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
+    def open_early(
+        self,
+        nodes: Iterable[Node],
+        *,
+        keep: bool = True,
+        then: Callable[[Connection, Node], None] = lambda _connection, _node: None,
+    ) -> None:
         """Begin to connect while there is other work to do here; failures are raised at the first use.
 
-        Of very many only the first are opened: as many as can be at work at a time.
+        Of very many only the first are opened: as many as can be at work at a time. `then` is called in the background
+        with each connection.
         """
         targets = tuple(nodes)
         self._prepare(targets, keep=keep)
         first = {connection_of(node): node for node in targets[:MAX_PARALLEL]}
-        self._open_in_background([node for name, node in first.items() if name not in self._pending])
+        self._open_in_background([node for name, node in first.items() if name not in self._pending], then)
 
     def _is_direct(self, node: Node) -> bool:
         """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed.
@@ -285,10 +292,21 @@ class Cluster:
             first = {connection_of(node): node for node in openssh_nodes}
             deque(self._open_in_background(list(first.values())), maxlen=0)
 
-    def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
+    def _open_in_background(
+        self,
+        nodes: Sequence[Node],
+        then: Callable[[Connection, Node], None] = lambda _connection, _node: None,
+    ) -> Iterator[Outcome[None]]:
         futures: dict[str, Future[Connection]] = {connection_of(node): Future() for node in nodes}
         self._pending.update(futures)
-        return fan_out(nodes, lambda node: self._open_into(node, futures[connection_of(node)]))
+
+        def open_one(node: Node) -> None:
+            future = futures[connection_of(node)]
+            self._open_into(node, future)
+            if future.exception() is None:
+                then(future.result(), node)
+
+        return fan_out(nodes, open_one)
 
     def _is_known(self, node: Node) -> bool:
         with self._lock:

@@ -105,7 +105,8 @@ class Session:
         self._reader = FrameReader(sentinel, frame_limits)
         self._max_held = MAX_HELD + 2 * frame_limits.header
         self._idle = _idle_processes(connection)
-        earlier = _pop_idle(self._idle, interpreter)
+        # What ends a run needs no process from before, which may have been killed with the run.
+        earlier = None if verb == "stop" else _pop_idle(self._idle, interpreter)
         sent = earlier.modules if earlier else frozenset[str]()
         modules, packed = bundle.pack(verb, sent)
         self._modules = modules | sent

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         StreamName,
         SyncRequest,
         VerbName,
+        Workdir,
     )
 
 
@@ -310,6 +311,13 @@ def sync(
     else:
         session.finish()
     return synced
+
+
+def start_ahead(c: Connection, node: Node, interpreter: Interpreter, count: int) -> None:
+    """Start processes on a node that wait for verbs which are going to come."""
+    request: Workdir = {"workdir": node.workdir}
+    for session in [Session(c, "idle", request, interpreter) for _ in range(count)]:
+        session.finish()
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

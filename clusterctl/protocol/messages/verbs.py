@@ -41,6 +41,7 @@ VerbName = Literal[
     "files",
     "follow",
     "history",
+    "idle",
     "orphans",
     "probe",
     "ps",

@@ -113,6 +113,7 @@ MAX_BYTES = {
     "files": 45_300,
     "follow": 34_800,
     "history": 31_800,
+    "idle": 3_800,
     "orphans": 27_000,
     "probe": 52_400,
     "ps": 21_900,

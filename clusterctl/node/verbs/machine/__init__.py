@@ -1,4 +1,4 @@
-"""Verbs about the machine: `top` its use, `pythons` its interpreters, `connect` its ports and waiting ranks.
+"""Verbs about the machine: its use (`top`), interpreters (`pythons`), ports (`connect`), nothing (`idle`).
 
-Start with `pythons`: it is one question and one answer.
+Start with `pythons`: it is one question and one answer. `connect` is for ranks that wait at a breakpoint, too.
 """
