@@ -63,7 +63,10 @@ FOLLOWING: dict[str, tuple[Sequence[str], Sequence[int]]] = {
     "ssh": (("ssh", "gpu01", "--", "sleep", "600"), (44,)),
     "debug": (("debug", "RUN"), (45,)),
     "report": (("report", "RUN", "-o", "FOLDER/report.html"), (41,)),
-    "inventory": (("inventory", "show"), (9,)),
+    "inventory": (
+        ("inventory", "show"),
+        (6,),
+    ),  # of 8 where the first thread has started before it is waited for
     "discover": (
         ("inventory", "discover", "gpu[01-03]", "--ssh-config", "CONFIG", "-o", "FOLDER/made.yaml"),
         (28,),
