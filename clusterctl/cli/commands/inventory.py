@@ -12,6 +12,7 @@ from clusterctl.cli.context.load import Settings, load_inventory
 from clusterctl.cli.help import VerbCommand, VerbGroup
 from clusterctl.cli.options import json_option, shared_options, with_connect_options, with_node_options
 from clusterctl.console.documents.output import write_document
+from clusterctl.specs.importers.formats import FORMAT_DESCRIPTIONS
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -60,7 +61,7 @@ def show(settings: Settings, as_json: bool) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["auto", "deepspeed", "mpi", "ansible", "hosts", "ssh"]),
+    type=click.Choice(["auto", *FORMAT_DESCRIPTIONS]),
     default="auto",
     show_default=True,
     help="The format; `hosts` is a plain list, `ssh` an SSH configuration.",

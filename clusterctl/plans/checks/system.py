@@ -19,6 +19,7 @@ from clusterctl.plans.checks.framework import (
     split_votes,
 )
 from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
+from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES
 from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.protocol.messages.environment import is_cleared
 from clusterctl.protocol.messages.facts import Facts, LockHolder
@@ -33,13 +34,7 @@ FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
 NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL distinguishes machines
 # What a launch sets on each node, whatever was there before.
-REPLACED_NAMES = (
-    "NCCL_SOCKET_IFNAME",
-    "GLOO_SOCKET_IFNAME",
-    "GLOO_IFACE",
-    "TP_SOCKET_IFNAME",
-    "HCCL_SOCKET_IFNAME",
-)
+REPLACED_NAMES = frozenset().union(*VENDOR_NIC_RULES.values())
 # What each question of the probe is about, in words for the user.
 QUESTIONS = {
     "gpus": to_translate("nvidia-smi or a similar program"),

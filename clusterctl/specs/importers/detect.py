@@ -7,8 +7,8 @@ from pathlib import PurePath
 
 from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs.importers.ansible import is_listing, parse_ansible
+from clusterctl.specs.importers.formats import FORMAT_DESCRIPTIONS
 from clusterctl.specs.importers.hostfile import (
-    FORMAT_DESCRIPTIONS,
     HostLine,
     is_ssh_config,
     parse_hostfile,
@@ -20,7 +20,6 @@ from clusterctl.specs.text import command_line
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping
 from clusterctl.translation import tr
 
-FORMATS = ("deepspeed", "mpi", "ansible", "hosts", "ssh")
 MAX_SLOTS = 128  # a larger number behind a host's colon is no number of slots
 SSH_PORT = 22
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from clusterctl.errors import Location, UsageError
+from clusterctl.specs.importers.formats import FORMAT_DESCRIPTIONS
 from clusterctl.specs.importers.imported import (
     MAX_HOSTS,
     Imported,
@@ -25,13 +26,6 @@ from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.values import is_ipv6, parse_count, parse_host, parse_port, parse_user
 from clusterctl.specs.yaml.tree import quoted
 from clusterctl.translation import to_translate, tr
-
-FORMAT_DESCRIPTIONS = {
-    "deepspeed": to_translate("a DeepSpeed hostfile"),
-    "mpi": to_translate("an MPI hostfile"),
-    "hosts": to_translate("a list of hosts"),
-    "ssh": to_translate("an SSH configuration"),
-}
 
 MAX_GPUS = 16  # no machine has more; more slots are processes
 MAX_LINES = 200_000  # MPI may name a host once for each of its slots

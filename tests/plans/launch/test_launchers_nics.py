@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 from cases import healthy_answer
 
+from clusterctl.node.fork.worker import LOAD_PREFIXES
+from clusterctl.node.probe.system import WATCHED
 from clusterctl.plans.facts.facts import parse_facts
-from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env, vendor_of, visible_env
+from clusterctl.plans.launch.launchers import (
+    VENDOR_NIC_RULES,
+    VISIBLE_GPU_RULES,
+    network_env,
+    vendor_of,
+    visible_env,
+)
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
 
 
 def test_nccl_gets_exact_names_and_gloo_plain_ones() -> None:
@@ -64,3 +73,15 @@ def test_each_vendor_has_its_own_variable_for_gpus(vendor: str, wanted: dict[str
     """One variable each, and none for all GPUs."""
     assert visible_env(vendor, (0, 2)) == wanted
     assert visible_env(vendor, ()) == {}
+
+
+def test_every_list_of_variables_has_those_of_every_vendor() -> None:
+    """A job that selects GPUs itself, the probe and a forked worker know what the tables set."""
+    selecting = {
+        name for rules in VISIBLE_GPU_RULES.values() for name in rules if name.endswith("_VISIBLE_DEVICES")
+    }
+    for_nics = {name for rules in VENDOR_NIC_RULES.values() for name in rules}
+
+    assert selecting <= set(VISIBLE_DEVICES_VARIABLES)
+    assert [name for name in selecting | for_nics if not WATCHED.match(name)] == []
+    assert [name for name in selecting if not name.startswith(LOAD_PREFIXES)] == []

@@ -13,7 +13,8 @@ from listings import INI, YAML, listing
 from variants import VARIANT
 
 from clusterctl.errors import SpecError
-from clusterctl.specs.importers.detect import FORMATS, parse_imported
+from clusterctl.specs.importers.detect import parse_imported
+from clusterctl.specs.importers.formats import FORMAT_DESCRIPTIONS
 from clusterctl.specs.importers.imported import MAX_CHARACTERS
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.render import render_inventory
@@ -65,7 +66,7 @@ def judge_import(text: str, file: str, form: str, group: str | None) -> None:
 @given(
     st.one_of(damaged([INI, YAML, *HOSTFILES]), noise, words),
     st.sampled_from(["f", "f.yml", "f.ini"]),
-    st.sampled_from(["auto", *FORMATS]),
+    st.sampled_from(["auto", *FORMAT_DESCRIPTIONS]),
     st.sampled_from([None, None, "gpu", "all", "x"]),
 )
 def test_any_text(text: str, file: str, form: str, group: str | None) -> None:

@@ -82,7 +82,7 @@ def _read_text(path: str, source: str) -> str:
 
 def _with_config(imported: Imported, path: str) -> Imported:
     """Have the nodes of an SSH configuration connect by that file, unless ssh reads it anyway."""
-    from clusterctl.specs.importers.hostfile import FORMAT_DESCRIPTIONS
+    from clusterctl.specs.importers.formats import FORMAT_DESCRIPTIONS
 
     usual = Path("~/.ssh/config").expanduser()
     if (
