@@ -30,11 +30,11 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """`clusterctl --help` must come at once."""
+    """`clusterctl --help` must come at once: it finds no inventory, lab or directory of the user's."""
     loaded = modules_after("from clusterctl.cli.main import run\nassert run(['--help']) == 0")
 
     assert "click" in loaded
-    assert loaded & HEAVY == set()
+    assert loaded & {*HEAVY, "platformdirs"} == set()
 
 
 def test_the_package_itself_imports_nothing_else() -> None:

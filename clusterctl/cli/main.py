@@ -15,8 +15,7 @@ from typing import TextIO
 
 import click
 
-from clusterctl.cli.context.load import Settings
-from clusterctl.cli.context.nodes import as_bug, write_bug_report
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import (
     CALLABLE_VERBS,
     OTHER_WORDS,
@@ -223,10 +222,16 @@ def _escape_unprintable() -> None:
 def _explain(error: Exception) -> ClusterctlError:
     if isinstance(error, ClusterctlError):
         return error
+    from clusterctl.cli.context.nodes import as_bug
+
     return _system_refusal(error) if isinstance(error, OSError) else as_bug(error)
 
 
 def _report_error(error: ClusterctlError) -> int:
+    from clusterctl.cli.context.nodes import (
+        write_bug_report,
+    )  # which takes as long to import as all that `--help` needs
+
     show_error(write_bug_report(error))
     ERRORS.ending = error
     return error.exit_code

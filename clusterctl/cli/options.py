@@ -17,7 +17,7 @@ from typing import Any, Literal
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from clusterctl.cli.context.load import Settings
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
@@ -66,7 +66,8 @@ def _run_ids(_: click.Context) -> Iterable[str]:
 
 
 def _node_names(ctx: click.Context) -> Iterable[str]:
-    from clusterctl.cli.context.load import Settings, load_inventory
+    from clusterctl.cli.context.load import load_inventory
+    from clusterctl.cli.context.settings import Settings
     from clusterctl.console import terminal
 
     terminal.set_verbosity(quiet=True, verbose=False)

@@ -14,7 +14,8 @@ import click
 import pytest
 from waiting import HANG
 
-from clusterctl.cli.context.load import FILE_NAME, MAX_RUNS, Settings, known_runs, remember_runs
+from clusterctl.cli.context.load import FILE_NAME, MAX_RUNS, known_runs, remember_runs
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand
 from clusterctl.cli.main import root as clusterctl
 from clusterctl.cli.options import (

@@ -109,7 +109,7 @@ def test_a_rank_has_a_colour_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def luminance(number: int) -> float:
-    """Give the relative luminance of one of xterm's 216 colours, as WCAG defines it."""
+    """Return the relative luminance of one of xterm's 216 colours, as WCAG defines it."""
     levels = (0, 95, 135, 175, 215, 255)
     parts = [levels[(number - 16) // place % 6] / 255 for place in (36, 6, 1)]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]

@@ -15,8 +15,8 @@ from failures import fail
 from rich.cells import cell_len
 from rich.console import Console
 
-from clusterctl.cli.context.load import Settings
 from clusterctl.cli.context.run_output import RunOutput
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.openssh import render_ssh_command
 from clusterctl.codes.lookup import entries
 from clusterctl.console.explanation import render_explanation

@@ -87,7 +87,7 @@ def provide(run: NodeRun, *, answer: str = "environment") -> dict[str, Any]:
 
 
 def finish(run: NodeRun) -> dict[str, Any]:
-    """Let the ranks start when the gate is ready, and wait for the end of the run."""
+    """Start the ranks when the gate is ready, and wait for the end of the run."""
     run.hear("ready")
     assert run.session is not None
     run.session.send({"do": "go", "master_port": run.port})
@@ -95,7 +95,7 @@ def finish(run: NodeRun) -> dict[str, Any]:
 
 
 def share(run: NodeRun, other: NodeRun) -> None:
-    """Give a run the work directory and the setup of another one."""
+    """Set the work directory and the setup of another run in a spec."""
     run.workdir, run.spec["setup"] = other.workdir, other.spec["setup"]
     run.code.mkdir(parents=True, exist_ok=True)
     for folder in (run.rundir.parent, run.rundir):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
-from clusterctl.cli.context.load import LOCAL_JOB, Settings, checks_dir, is_script, load_inventory, load_job
+from clusterctl.cli.context.load import LOCAL_JOB, checks_dir, is_script, load_inventory, load_job
 from clusterctl.cli.context.nodes import hint_next, notice, open_cluster
+from clusterctl.cli.context.settings import Settings
 from clusterctl.console.documents.output import write_document
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes, explain_rank_pattern, plan_placement

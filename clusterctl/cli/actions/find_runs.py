@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from clusterctl.cli.context.load import Settings, load_inventory, remember_runs
+from clusterctl.cli.context.load import load_inventory, remember_runs
 from clusterctl.cli.context.nodes import (
     current_owner,
     notice,
@@ -18,6 +18,7 @@ from clusterctl.cli.context.nodes import (
     report_failures,
     with_any_python,
 )
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.cleanup import query_warm
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clusterctl.cli.context.load import Settings, load_inventory
+from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.forward import (
     PortForward,
     PortRefusedError,

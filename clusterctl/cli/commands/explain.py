@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from clusterctl.cli.context.load import Settings
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import SHELLS, complete_code, completion_script, json_option, shared_options
 from clusterctl.console.documents.output import write_document

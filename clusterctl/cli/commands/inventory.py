@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.context.load import Settings, load_inventory
+from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand, VerbGroup
 from clusterctl.cli.options import json_option, shared_options, with_connect_options, with_node_options
 from clusterctl.console.documents.output import write_document

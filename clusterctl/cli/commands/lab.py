@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.context.load import LOCAL_FILE, Settings, lab_dir
+from clusterctl.cli.context.load import LOCAL_FILE, lab_dir
 from clusterctl.cli.context.nodes import hint_next
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
 from clusterctl.cli.options import WholeNumber, confirm, json_option, refuse_mixed, shared_options
 from clusterctl.console.documents.output import write_document

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.context.load import Settings, expand, is_script, load_inventory, load_job
+from clusterctl.cli.context.load import expand, is_script, load_inventory, load_job
 from clusterctl.cli.context.run_output import LaunchOptions
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
     big_option,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from clusterctl.cli.context.load import Settings, load_chosen_inventory, load_inventory, refuse_on_slurm
+from clusterctl.cli.context.load import load_chosen_inventory, load_inventory, refuse_on_slurm
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import TYPED_KEY, RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
     PORT,

@@ -7,7 +7,8 @@ from datetime import datetime
 
 import click
 
-from clusterctl.cli.context.load import Settings, load_chosen_inventory, load_inventory, refuse_on_slurm
+from clusterctl.cli.context.load import load_chosen_inventory, load_inventory, refuse_on_slurm
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import (
     RANK,

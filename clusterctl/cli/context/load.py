@@ -1,4 +1,4 @@
-"""The shared options; find and read inventory and job; own directories, and the runs that this machine has seen."""
+"""Find and read inventory and job; own directories, and the runs that this machine has seen."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from platformdirs import user_state_path
 
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.local.private_files import (
     NotOursError,
     check_base,
@@ -35,30 +36,6 @@ if TYPE_CHECKING:
     from clusterctl.specs.job.model import Job
 
 MAX_ID = 64  # characters
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The values of the shared options."""
-
-    inventory: str | None = None
-    lab: str | None = None
-    verbose: bool = False
-    quiet: bool = False
-    color: str = "auto"
-    hosts: str | None = None
-
-    @property
-    def command(self) -> str:
-        """Return the beginning of a command to paste that means the same inventory."""
-        chosen = [word for option, value in self.choices for word in (option, value)]
-        return command_line("clusterctl", *chosen)
-
-    @property
-    def choices(self) -> list[tuple[str, str]]:
-        """The options that choose the inventory, with their values."""
-        given = (("-i", self.inventory), ("--lab", self.lab), ("--hosts", self.hosts))
-        return [(option, value) for option, value in given if value]
 
 
 def state_dir() -> Path:

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from clusterctl.cli.actions.find_runs import choose_found_run
-from clusterctl.cli.context.load import Settings
+from clusterctl.cli.context.settings import Settings
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.selection import choose_live_run, choose_run, gather_runs
 from clusterctl.plans.runs.state import parse_state

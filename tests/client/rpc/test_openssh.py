@@ -60,17 +60,17 @@ finally:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def notices() -> list[str]:
     """Return what the masters gave notice of."""
     return []
 
 
 @pytest.fixture
-def masters(told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Masters]:
+def masters(notices: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Masters]:
     """Return masters whose sockets lie where the test can look."""
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run") if len(str(tmp_path)) < 56 else "/nowhere")
-    mine = Masters(told.append)
+    mine = Masters(notices.append)
     yield mine
     mine.close()
 
@@ -193,7 +193,7 @@ def test_login_refused(server: Server, masters: Masters, tmp_path: Path) -> None
 
 
 def test_host_keys_are_judged_by_ssh(
-    server: Server, masters: Masters, told: list[str], tmp_path: Path
+    server: Server, masters: Masters, notices: list[str], tmp_path: Path
 ) -> None:
     """Unknown and changed keys are refused; a new one is recorded where that is wished; a user's `no` is overruled."""
     known = tmp_path / "known"
@@ -204,7 +204,7 @@ def test_host_keys_are_judged_by_ssh(
     node = server.node(known_hosts=str(known), host_keys="accept-new", config="none")
     assert masters.connect(node, PATIENT).is_connected
     assert server.host_key in known.read_text()
-    assert told == [f"n1: ssh recorded the new host key of '[127.0.0.1]:{server.port}' (ED25519)"]
+    assert notices == [f"n1: ssh recorded the new host key of '[127.0.0.1]:{server.port}' (ED25519)"]
     other = (make_key(tmp_path / "other").with_suffix(".pub")).read_text()
     known.write_text(f"[127.0.0.1]:{server.port} {other}")
     changed = refusal(masters, node)
@@ -260,7 +260,7 @@ def test_a_bastion_of_the_users_own_file_is_named(masters: Masters, server: Serv
 
 
 def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
-    masters: Masters, server: Server, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    masters: Masters, server: Server, notices: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a terminal the bastion is tried once for all of them, and not once more for each."""
     monkeypatch.setattr(openssh, "can_prompt", lambda: True)
@@ -271,7 +271,7 @@ def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
     assert [str(error) for error in errors if error.code != "CC-SSH-018"] == []
     assert f"{port} cannot be used" in errors[7].message
     assert "Connection refused" in errors[7].evidence
-    assert told == []
+    assert notices == []
     assert len({id(error.__cause__) for error in errors}) == 1
 
 
@@ -459,7 +459,7 @@ def read_until(terminal: int, *texts: bytes) -> bytes:
 def test_what_ssh_says_is_read_whatever_the_users_language_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that speaks the user's language is told to write English, and its failure is named."""
+    """A program that has the user's language is started with English messages, and its failure is named."""
     program = tmp_path / "ssh"
     program.write_text(
         '#!/bin/sh\ncase ${LC_ALL:-$LC_MESSAGES} in zh*) echo "连接被拒绝" >&2;;'

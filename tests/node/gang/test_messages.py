@@ -117,8 +117,8 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
 
 def read(side: str, message: Any, bounds: Bounds = BOUNDS) -> Any:
     """Read a message as a channel does."""
-    told = parse_object(json.dumps(message).encode(), MAX_MESSAGE)
-    return read_message(told, TO_HUB if side == "hub" else TO_PEER, bounds)
+    parsed = parse_object(json.dumps(message).encode(), MAX_MESSAGE)
+    return read_message(parsed, TO_HUB if side == "hub" else TO_PEER, bounds)
 
 
 @pytest.mark.parametrize(("side", "message", "value"), WHOLE)
@@ -249,8 +249,8 @@ def test_lists_and_texts_are_cut() -> None:
         "tail": ["t" * 9000] * 100,
         "tracebacks": [{"at": 1.0, "lines": ["s" * 9000] * 100}] * 9,
     }
-    told = Untrusted({"kind": "ended", "part": {**PART, "reason": "r" * 9000, "failures": [failure] * 500}})
-    part = read_message(told, TO_HUB, BOUNDS).part
+    parsed = Untrusted({"kind": "ended", "part": {**PART, "reason": "r" * 9000, "failures": [failure] * 500}})
+    part = read_message(parsed, TO_HUB, BOUNDS).part
     assert len(part["failures"]) == 6
     assert {len(line) for one in part["failures"] for line in one["tail"]} == {400}
     assert {
@@ -259,8 +259,8 @@ def test_lists_and_texts_are_cut() -> None:
     } == {(20, 4, 16)}
     wide = read_bounds({**SPEC, "world_size": 4000})
     same_time = {**failure, "tail": ["t" * 400] * 20, "tracebacks": []}
-    told = Untrusted({"kind": "ended", "part": {**PART, "failures": [same_time] * 4000}})
-    part = read_message(told, TO_HUB, wide).part
+    parsed = Untrusted({"kind": "ended", "part": {**PART, "failures": [same_time] * 4000}})
+    part = read_message(parsed, TO_HUB, wide).part
     assert len(json.dumps(part)) < 2 * MAX_RECORD
     assert len(json.dumps(make_record({"run": "r"}, [part] * 3, None, whole=True))) < MAX_MESSAGE
 

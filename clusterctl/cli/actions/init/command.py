@@ -25,8 +25,9 @@ from clusterctl.cli.actions.init.write_files import (
     write_new_file,
     write_new_files,
 )
-from clusterctl.cli.context.load import Settings, is_local_file_used
+from clusterctl.cli.context.load import is_local_file_used
 from clusterctl.cli.context.nodes import hint_next, notice, report_failures
+from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.options import prompt
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.terminal import hint, info

@@ -18,8 +18,9 @@ from clusterctl.cli.actions.init.machines import (
     render_machines,
 )
 from clusterctl.cli.actions.init.write_files import show_file
-from clusterctl.cli.context.load import Settings, load_inventory, parse_settings
+from clusterctl.cli.context.load import load_inventory, parse_settings
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures
+from clusterctl.cli.context.settings import Settings
 from clusterctl.console.terminal import hint
 from clusterctl.errors import UsageError
 from clusterctl.plans.discover import list_imports, list_requirements

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_one_run, refuse_without_nodes
-from clusterctl.cli.context.load import Settings, load_inventory
+from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.diagnose import (
     count_entries,
     diagnose_ranks,
