@@ -29,7 +29,8 @@ JOB = "{name: job, script: job.py, launcher: python, backend: gloo, nproc_per_no
 SCRIPT = "print('done')\n"
 DELAYS = (0.05, 0.15)  # seconds each way
 CHUNK = 1 << 16
-MAX_TURNS = {"exec": 7, "check": 6, "ps": 6, "launch": 11, "logs": 8}  # turns
+# of check and launch the last only closes what has ended
+MAX_TURNS = {"exec": 7, "check": 7, "ps": 6, "launch": 12, "logs": 8}  # turns
 
 
 class DelayingProxy:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 from fabric import Connection, task
 
 from clusterctl.client.rpc.bundle import payload_zip
-from clusterctl.client.rpc.cluster import Answers, Cluster, collect
+from clusterctl.client.rpc.cluster import Answers, Cluster, collect, fan_out
 from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, sync_limits
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
@@ -314,10 +314,9 @@ def sync(
 
 
 def start_ahead(c: Connection, node: Node, interpreter: Interpreter, count: int) -> None:
-    """Start processes on a node that wait for verbs which are going to come."""
+    """Start processes on a node, beside each other, that wait for verbs which are going to come."""
     request: Workdir = {"workdir": node.workdir}
-    for session in [Session(c, "idle", request, interpreter) for _ in range(count)]:
-        session.finish()
+    fan_out([node] * count, lambda _: Session(c, "idle", request, interpreter).finish())
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
