@@ -2,7 +2,7 @@
 
 A part is one node's account; see `messages/gang.py` for what is written. The hub judges once, and writes the state
 into the record; the client shows that state, and calls the function for the cause. Where no node has a complete record,
-the client puts one together (`plans/runs/assembled_record.py`) and calls it for both. What follows from what is decided
+the client puts one together (`plans/runs/verdict.py`) and calls it for both. What follows from what is decided
 in `root_cause`; here is what a state is called.
 
 | the end | state |

@@ -198,11 +198,12 @@ def _fold_numbers(prefix: str, numbers: list[str], suffix: str) -> Iterator[str]
     if "" in numbers:
         yield prefix + suffix
     for width, members in by_width.items():
-        ranges = ",".join(_fold_ranges(sorted(members), width))
+        ranges = ",".join(fold_ranges(sorted(members), width))
         yield f"{prefix}[{ranges}]{suffix}" if len(members) > 1 else f"{prefix}{ranges}{suffix}"
 
 
-def _fold_ranges(numbers: list[int], width: int) -> Iterator[str]:
+def fold_ranges(numbers: Iterable[int], width: int = 1) -> Iterator[str]:
+    """Yield sorted numbers as ranges: 0, 1, 2, 5 becomes 0-2 and 5; with zeros before them up to `width` digits."""
     for _, consecutive in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         texts = [str(number).zfill(width) for _, number in consecutive]
         yield texts[0] if len(texts) == 1 else f"{texts[0]}-{texts[-1]}"

@@ -16,7 +16,7 @@ from clusterctl.console.run import listing
 from clusterctl.console.run.listing import describe_live_runs, runs_to_json, show_runs
 from clusterctl.console.run.status import render_status, show_status, showing_lines, status_to_json
 from clusterctl.console.run.verdict import render_cause, show_verdict
-from clusterctl.plans.runs.node_rows import fold_numbers
+from clusterctl.plans.runs.rows import join_ranks
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state, run_seconds
 from clusterctl.plans.runs.verdict import conclude
@@ -205,7 +205,7 @@ def test_many_alike_nodes_share_a_row() -> None:
         "3 gpu03 FAILED AGE r3 exit 1",
     ]
     assert len(shown(8)) == 11
-    assert fold_numbers(["7", "spare", "0", "1", "spare"]) == "0-1, 7, spare"
+    assert join_ranks(["7", "spare", "0", "1", "spare"]) == "0-1, 7, spare"
 
 
 def test_the_live_run_of_each_node_with_its_ranks() -> None:

@@ -54,10 +54,10 @@ from clusterctl.client.watch.streams import Streams
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.diagnose.hang import judge
-from clusterctl.plans.diagnose.rank_rows import newest_entry
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.rows import newest_entry
 from clusterctl.plans.runs.selection import (
     Owner,
     gather_runs,

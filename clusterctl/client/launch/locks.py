@@ -17,7 +17,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodesBusy
 from clusterctl.interrupts import INTERRUPTS
-from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
+from clusterctl.plans.facts.facts import describe_holders, parse_holders
 from clusterctl.protocol.messages.facts import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names

@@ -20,7 +20,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.runs.history import ReplacedLog
-from clusterctl.plans.runs.node_rows import describe_halted
+from clusterctl.plans.runs.rows import describe_halted
 from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, describe_world_event, is_recorded
 from clusterctl.protocol.end_record import (

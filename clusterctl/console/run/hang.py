@@ -19,9 +19,9 @@ from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.network_tests import DeepCheckResult
-from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
+from clusterctl.plans.runs.rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.protocol.messages.checks import (
     MASTER,
     MESH,

@@ -24,7 +24,7 @@ from clusterctl.console.run.verdict import describe_cause, state_mark
 from clusterctl.console.terminal import is_verbose, make_table, stdout, table_width
 from clusterctl.console.text import UNBROKEN, cut_text, sanitize
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.runs.node_rows import fold_numbers
+from clusterctl.plans.runs.rows import join_ranks
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
@@ -226,7 +226,7 @@ def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
     for run_id, parts in runs.items():
         for name, part in parts.items():
             if part is not None and part.live and name not in found:
-                ranks = fold_numbers([str(rank.rank) for rank in part.ranks])
+                ranks = join_ranks([str(rank.rank) for rank in part.ranks])
                 found[name] = f"{short_id(run_id)} r{ranks}" if ranks else short_id(run_id)
     return found
 

@@ -18,7 +18,7 @@ from clusterctl.plans.checks.framework import (
     on_node,
     split_votes,
 )
-from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
+from clusterctl.plans.facts.facts import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES
 from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.protocol.messages.environment import is_cleared

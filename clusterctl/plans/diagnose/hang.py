@@ -35,7 +35,7 @@ from clusterctl.plans.diagnose.evidence import (
 )
 from clusterctl.protocol.tracebacks import final_exception
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.nodeset import fold_names, fold_ranges
 from clusterctl.specs.text import begin_commands, render_duration
 from clusterctl.translation import english_of, tr, trn
 
@@ -461,13 +461,7 @@ def name_ranks(ranks: Sequence[int]) -> str:
 
 def fold_numbers(numbers: Sequence[int]) -> str:
     """Write numbers in order with their ranges: `0-2,5`."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], number]
-        else:
-            ranges.append([number])
-    texts = ["-".join(map(str, dict.fromkeys(part))) for part in ranges]
+    texts = list(fold_ranges(numbers))
     return ",".join([*texts[:MAX_RANGES], *(["..."] if len(texts) > MAX_RANGES else [])])
 
 

@@ -1,5 +1,5 @@
 """What nodes report about themselves, as values.
 
-`facts` is the whole, `records` its parts, `untrusted` the parser. Not here: how a node finds out (`node/probe`) and
-what it means (`plans/checks`). Start with `records`.
+`facts` is the whole, `utilization` how busy nodes are, `untrusted` cleans texts. Not here: how a node finds out
+(`node/probe`) and what it means (`plans/checks`). Start with `facts`.
 """

@@ -1,32 +1,30 @@
-"""Facts of one node: request, parse.
+"""What a node reports of itself, as values: its facts, and who holds its locks and the memory of its GPUs.
 
-Whom a node looks at among many: everybody in a small cluster, a few that join all into one net in a large one.
-
-Above FULL nodes each looks at its neighbours in the inventory's ring, and at those 2, 4, 8, ... places further: every
-node is looked at by as many, and any two are few steps apart.
-
-What a node reports of itself, as values.
-
-A node's answer is another machine's text: unknown keys are ignored, a value of the wrong type counts as
-missing and leaves a note, strings are shortened and freed of control characters, lists are cut to a bound.
+A node's answer is another machine's text: unknown keys are ignored, a value of the wrong type counts as missing and
+leaves a note, strings are shortened and freed of control characters, lists are cut to a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from clusterctl.plans.facts.untrusted import clean_text
+from clusterctl.plans.facts.untrusted import clean_text, read_clean_many
 from clusterctl.plans.ssh import ACTIVATING
-from clusterctl.protocol.messages.facts import Clock, Facts, InstalledPackages, Nccl, Torch
+from clusterctl.protocol.messages.facts import Clock, Facts, InstalledPackages, LockHolder, Nccl, Torch
 from clusterctl.protocol.messages.record import Reading, fields_of
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.nodeset import fold_ranges
+from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.network import Problem
     from clusterctl.protocol.messages.verbs import ProbeRequest
 
+GPU_LOCK_PREFIX = "clusterctl/gpu/"  # + UUID, as in the node's lock_holders.py
+NODE_LOCK = "clusterctl/node"
 # answers that depend on the environment
 ENVIRONMENT_ANSWERS = frozenset({"torch", "nccl", "packages", "installed"})
 
@@ -41,6 +39,8 @@ def discard_stale_packages(facts: Facts, *, installs_torch: bool) -> Facts:
     )
 
 
+# A node calls all others of a small cluster. Of more it calls its neighbours in the inventory's ring, and the nodes 2,
+# 4, 8, ... places further: each is called by as many, and any two are few steps apart.
 FULL_MESH_LIMIT = 32  # nodes
 
 T = TypeVar("T")
@@ -129,3 +129,87 @@ def probe_request(node: Node, nodes: tuple[Node, ...], payload_hash: str) -> Pro
         "workdir": node.workdir,
         "payload": payload_hash,
     }
+
+
+AgeFormatter = Callable[[float], str]
+
+
+def parse_holders(raw: object) -> tuple[LockHolder, ...]:
+    """Read what a node reports of holders; never raises."""
+    return read_clean_many(LockHolder, raw)
+
+
+def describe_age(seconds: float) -> str:
+    """Return for how long something has been: `for 45 s`, `for 3h05m`."""
+    return tr("for {span}", span=render_duration(seconds))
+
+
+def describe_holders(
+    holders: Iterable[LockHolder], indices: Mapping[str, int], format_age: AgeFormatter = describe_age
+) -> tuple[str, ...]:
+    """Return what is held by whom, one line for each run; `indices` are the GPUs' by UUID."""
+    groups: dict[tuple[str | None, int | None], list[LockHolder]] = {}
+    for holder in holders:
+        groups.setdefault((holder.run, holder.pid), []).append(holder)
+    return tuple(
+        tr(
+            "{subject}: {text}",
+            subject=_describe_locks(group, indices),
+            text=_describe_holder(group[0], format_age),
+        )
+        for group in groups.values()
+    )
+
+
+def _describe_locks(holders: Iterable[LockHolder], indices: Mapping[str, int]) -> str:
+    names = [holder.name or "" for holder in holders]
+    ids = [name[len(GPU_LOCK_PREFIX) :] for name in names if name.startswith(GPU_LOCK_PREFIX)]
+    known = sorted(indices[uuid] for uuid in ids if uuid in indices)
+    others = [clean_text(uuid) for uuid in ids if uuid not in indices]
+    parts = [f"GPU {', '.join([*fold_ranges(known), *others])}"] if ids else []
+    parts += [tr("the whole node")] if NODE_LOCK in names else []
+    return tr(" and ").join(parts) or tr("the node")
+
+
+def _describe_holder(holder: LockHolder, format_age: AgeFormatter) -> str:
+    account = [tr("account {user}", user=holder.user)] if holder.user else []
+    process = tr(", ").join([*account, f"pid {holder.pid}" if holder.pid else tr("in another container")])
+    if not holder.run:
+        return tr("a process that does not answer ({process})", process=process)
+    holding = tr("run {run} of {user}", run=holder.run, user=holder.by or tr("unknown"))
+    age = [format_age(holder.age)] if holder.age is not None else []
+    state = [] if holder.going else [tr("being prepared")]
+    return tr("{error} ({evidence})", error=tr(", ").join([holding, *age, *state]), evidence=process)
+
+
+MAX_NAMED_PROCESSES = 8  # processes named for one GPU
+
+
+def render_gpu_memory(entries: Sequence[Untrusted]) -> tuple[str, ...]:
+    """Return what is in use after a run: `GPU 0: 70000 MiB, by pid 4711 of bob (python train.py)`."""
+    return tuple(map(_render_gpu, entries))
+
+
+def _render_gpu(entry: Untrusted) -> str:
+    processes = [_render_process(process) for process in entry.records("by", MAX_NAMED_PROCESSES)]
+    index, size = _render_number(entry, "gpu"), _render_number(entry, "used")
+    if processes:
+        owners = tr(", ").join(processes)
+        return tr("GPU {index}: {size} MiB, by {owners}", index=index, size=size, owners=owners)
+    return tr(
+        "GPU {index}: {size} MiB, by a process not visible on this node: in another container, or ending",
+        index=index,
+        size=size,
+    )
+
+
+def _render_process(entry: Untrusted) -> str:
+    text, user = f"pid {_render_number(entry, 'pid')}", clean_text(entry.text("user", 80))
+    command = clean_text(entry.text("command", 80))
+    text = tr("{process} of {user}", process=text, user=user) if user else text
+    return tr("{error} ({evidence})", error=text, evidence=command) if command else text
+
+
+def _render_number(entry: Untrusted, key: str) -> str:
+    value = entry.integer(key, 0)
+    return "?" if value is None else str(value)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
-from clusterctl.plans.diagnose.rank_rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join_lines, table, table_row
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span
 from clusterctl.plans.runs.history import NodeRecord
+from clusterctl.plans.runs.rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.runs.state import node_ranks
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import begin_commands, render_duration

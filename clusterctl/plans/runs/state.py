@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from clusterctl.plans.diagnose.evidence import WATCHERS
-from clusterctl.plans.facts.gpu_use import render_gpu_memory
+from clusterctl.plans.facts.facts import render_gpu_memory
 from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
 from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.facts.facts import parse_facts
-from clusterctl.plans.facts.gpu_use import describe_age, describe_holders, parse_holders
+from clusterctl.plans.facts.facts import describe_age, describe_holders, parse_facts, parse_holders
 from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node, Ssh

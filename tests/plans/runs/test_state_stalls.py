@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterctl.console.run.status import MAX_LINES, activity_to_json, render_last_lines, render_timing
-from clusterctl.plans.runs.node_rows import list_node_rows
+from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
     RankActivity,

@@ -32,7 +32,7 @@ from clusterctl.translation import language, tr, trn
 if TYPE_CHECKING:
     from clusterctl.cli.actions.monitor.status import Diagnosis
     from clusterctl.errors import ClusterctlError
-    from clusterctl.plans.runs.node_rows import NodeRow, RankCell
+    from clusterctl.plans.runs.rows import NodeRow, RankCell
     from clusterctl.protocol.run_id import RunId
 
 MAX_RUNS = 100

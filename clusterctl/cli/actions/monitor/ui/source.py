@@ -33,7 +33,7 @@ from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.report.markup import Html
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.history import ReplacedLog
-from clusterctl.plans.runs.node_rows import list_node_rows
+from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
 from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
 from clusterctl.plans.runs.verdict import conclude

@@ -31,7 +31,7 @@ from clusterctl.errors import NodeError
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge
 from clusterctl.plans.runs.history import Launched, NodeRecord, ScalarPoint, Scalars
-from clusterctl.plans.runs.node_rows import list_node_rows
+from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import Parts, RankActivity, find_stalls, parse_state
 from clusterctl.protocol.messages.facts import GpuUsage

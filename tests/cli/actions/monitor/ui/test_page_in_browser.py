@@ -30,7 +30,7 @@ from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEv
 from clusterctl.plans.diagnose.hang import STALL, KeptDiagnosis, judge
 from clusterctl.plans.report.markup import Html
 from clusterctl.plans.runs.history import History, Launched, Machine, NodeRecord, ScalarPoint, Scalars
-from clusterctl.plans.runs.node_rows import list_node_rows
+from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import Parts, parse_state
 from clusterctl.protocol.run_id import RunId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.facts.gpu_use import render_gpu_memory
+from clusterctl.plans.facts.facts import render_gpu_memory
 from clusterctl.protocol.untrusted import Untrusted
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from ends import cause_of, conclude_ended, read_record, recorded_cause
 
-from clusterctl.plans.runs.assembled_record import assemble_record, choose_record
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import conclude
+from clusterctl.plans.runs.verdict import assemble_record, choose_record, conclude
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.root_cause import restart_reason
 from clusterctl.protocol.untrusted import Untrusted

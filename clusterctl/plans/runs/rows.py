@@ -1,13 +1,18 @@
-"""The nodes of a run as rows of a table: those that are alike share one, with a cell for ranks in the same state."""
+"""A run as rows of a table; what is alike shares one.
+
+A row of nodes has a cell for ranks in the same state. In the rows of `diagnose` are ranks that do the same at the same
+line, the suspects first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.runs.state import (
     HaltedProcess,
     NodeState,
@@ -22,14 +27,24 @@ from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.states import LOST, STOPPED, UNKNOWN
 from clusterctl.protocol.tracebacks import clip
-from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line
-from clusterctl.translation import tr, trn
+from clusterctl.specs.nodeset import fold_names, fold_ranges
+from clusterctl.specs.text import command_line, render_duration
+from clusterctl.translation import to_translate, tr, trn
 
 MAX_ROWS = 8  # nodes; of more those that are alike share a row
 MAX_STALLS = 4  # ranks of a row that are named as silent
 MAX_NOTE = 300  # characters
 NO_STALLS: Mapping[Rank, str] = MappingProxyType({})
+BUSY = 0.5  # processors
+STATES = {
+    "R": to_translate("runs"),
+    "S": to_translate("sleeps"),
+    "D": to_translate("waits in the kernel"),
+    "T": to_translate("stopped"),
+    "t": to_translate("held by a debugger"),
+    "Z": to_translate("ended"),
+    "I": to_translate("sleeps"),
+}
 Age = Callable[[float], str]  # writes how long ago a moment was, by this machine's clock
 
 
@@ -76,7 +91,7 @@ def list_node_rows(
         groups.setdefault(alike if len(names) > MAX_ROWS else name, []).append(name)
     return [
         NodeRow(
-            fold_numbers([_render_rank(ranks[name], slots.get(name)) for name in group]),
+            join_ranks([_render_rank(ranks[name], slots.get(name)) for name in group]),
             fold_names(group),
             rows[group[0]][0],
             _describe_since(node_states[group[0]], age),
@@ -125,12 +140,9 @@ def _describe_stalls(names: Sequence[str], stalls: Mapping[str, Mapping[Rank, st
     return f"{shown}; {trn('and {n} more rank', 'and {n} more ranks', more)}"
 
 
-def fold_numbers(texts: Sequence[str]) -> str:
+def join_ranks(texts: Sequence[str]) -> str:
     """Write ranks as ranges: `0-3, 7`; what is no number comes last, once."""
-    numbers = sorted({int(text) for text in texts if text.isdecimal()})
-    starts = [number for number in numbers if number - 1 not in numbers]
-    ends = [number for number in numbers if number + 1 not in numbers]
-    ranges = [f"{a}-{b}" if a < b else str(a) for a, b in zip(starts, ends, strict=True)]
+    ranges = fold_ranges(sorted({int(text) for text in texts if text.isdecimal()}))
     return ", ".join([*ranges, *dict.fromkeys(text for text in texts if not text.isdecimal())])
 
 
@@ -151,7 +163,7 @@ def _fold_cells(nodes: Sequence[Sequence[RankCell]]) -> tuple[RankCell, ...]:
     numbers: dict[tuple[str, str], list[str]] = {}
     for cell in (cell for cells in nodes for cell in cells):
         numbers.setdefault((cell.state, cell.kind), []).append(cell.numbers)
-    return tuple(RankCell(fold_numbers(ranks), *alike) for alike, ranks in numbers.items())
+    return tuple(RankCell(join_ranks(ranks), *alike) for alike, ranks in numbers.items())
 
 
 def _mark_rank(
@@ -228,3 +240,97 @@ def describe_halted(node: str, halted: HaltedProcess) -> str:
             "exec", "--nodes", node, "--", "kill", "-CONT", str(halted.pid), command="clusterctl"
         ),
     )
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """Ranks that are alike: what their process does, at which line they are, and their last collective."""
+
+    ranks: str
+    nodes: str
+    process: str
+    at: str
+    collective: str
+    is_suspect: bool = False
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts below `rank_headings`."""
+        return self.ranks, self.nodes, self.process, self.at, self.collective
+
+
+def rank_headings() -> tuple[str, ...]:
+    """Return the headings of the rows."""
+    return tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")
+
+
+def fold_ranks(ranks: Iterable[RankEvidence], suspects: Sequence[int]) -> list[RankRow]:
+    """Put ranks that are at the same line in the same collective into one row."""
+    rows: dict[tuple[object, ...], list[RankEvidence]] = {}
+    for rank in sorted(ranks, key=lambda one: (one.rank not in suspects, one.rank)):
+        is_suspect = rank.rank in suspects
+        rows.setdefault(
+            (is_suspect, _describe_process(rank), _where(rank), _collective_key(rank)), []
+        ).append(rank)
+    return [
+        RankRow(
+            fold_numbers([rank.rank for rank in alike]),
+            fold_names(dict.fromkeys(rank.node for rank in alike)),
+            _describe_process(alike[0]),
+            _where(alike[0]),
+            _describe_collective(alike),
+            alike[0].rank in suspects,
+        )
+        for alike in rows.values()
+    ]
+
+
+def fold_stacks(ranks: Iterable[RankEvidence]) -> dict[str, list[int]]:
+    """Return each stack once, with the ranks that are in it."""
+    by_stack: dict[str, list[int]] = {}
+    for rank in ranks:
+        if rank.stack:
+            by_stack.setdefault(rank.stack, []).append(rank.rank)
+    return by_stack
+
+
+def _describe_process(rank: RankEvidence) -> str:
+    if rank.ended:
+        return (
+            tr("ended with signal {number}", number=rank.signal)
+            if rank.signal
+            else tr("exited with {code}", code=rank.exit or 0)
+        )
+    state = tr(STATES[rank.process]) if rank.process in STATES else rank.process
+    return tr("{state}, busy", state=state) if (rank.cpu or 0.0) >= BUSY else state
+
+
+def _where(rank: RankEvidence) -> str:
+    if rank.where is not None:
+        return str(rank.where)
+    return "" if rank.problem in ("ended", "stopped") else translate_node_text(rank.problem)
+
+
+def _collective_key(rank: RankEvidence) -> object:
+    """Return what must be the same for ranks in one row."""
+    found = newest_entry(rank)
+    return found and (found[0].title, found[1].number, found[1].operation, found[1].done)
+
+
+def _describe_collective(alike: Sequence[RankEvidence]) -> str:
+    """Name the collective that these ranks have entered last, and for how long the first of them waits."""
+    found = max(filter(None, map(newest_entry, alike)), key=lambda pair: pair[1].age, default=None)
+    if found is None:
+        return translate_node_text(alike[0].records_problem)
+    group, entry = found
+    facts = {"operation": entry.operation, "number": entry.number, "group": group.title}
+    if entry.done:
+        return tr("after {operation} #{number} of {group}", **facts)
+    duration = render_duration(entry.age)
+    return tr("in {operation} #{number} of {group} for {duration}", **facts, duration=duration)
+
+
+def newest_entry(rank: RankEvidence) -> tuple[GroupRecord, Entry] | None:
+    """Return what a rank has entered last, in which group; what is not over counts before what is."""
+    entries = [(group, entry) for group in rank.groups for entry in group.entries]
+    return min(entries, key=lambda pair: (pair[1].done, pair[1].age), default=None)
