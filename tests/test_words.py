@@ -124,7 +124,7 @@ VERBS = {
 }
 
 ALLOWED = {  # keys of JSON that nodes or we send, each the name of a field; by module
-    ("clusterctl/console/documents/codes.py", "place"): "of an error document: a node, or file and line",
+    ("clusterctl/console/documents/runs.py", "place"): "of an error document: a node, or file and line",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
@@ -13,7 +14,6 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphans, StoredRun, WarmServer
 from clusterctl.plans.runs.verdict import name_state
-from clusterctl.plans.sync.listed_files import outside_to_json
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names, group_values
@@ -21,7 +21,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.files import (
+    from clusterctl.console.documents.nodes import (
         CleanedNode,
         CleanStorage,
         EndedOrphansEntry,
@@ -152,7 +152,7 @@ def cleanup_to_json(
             "node": stored_run.node,
             "bytes": stored_run.bytes,
             "why": reason,
-            "outside": outside_to_json(stored_run.outside_files),
+            "outside": None if (files := stored_run.outside_files) is None else asdict(files),
         }
         for stored_run, reason in cleanup_plan.removals
     ]
@@ -263,10 +263,10 @@ def show_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None:
                 "{nodes}: warm for {age}, ends in {remaining}: {modules} in {python}, {size}",
                 nodes=fold_names(name for name, _ in group),
                 age=render_duration(round(max(server.age for server in servers))),
-                remaining=render_duration(round(min(server.remaining for server in servers))),
+                remaining=render_duration(round(min(server.ends_in for server in servers))),
                 modules=modules,
                 python=servers[0].python,
-                size=render_size(max(server.memory for server in servers)),
+                size=render_size(max(server.bytes for server in servers)),
             )
         )
 
@@ -281,18 +281,7 @@ def show_ended_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None
 
 
 def warm_to_json(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> list[WarmProcess]:
-    """Return them for `ps --json`; times in seconds."""
+    """Return them for `ps --json`."""
     return [
-        {
-            "node": name,
-            "pid": server.pid,
-            "python": server.python,
-            "torch": server.torch,
-            "preload": list(server.preload),
-            "age": round(server.age, 3),
-            "ends_in": round(server.remaining, 3),
-            "bytes": server.memory,
-        }
-        for name, servers in servers_by_node.items()
-        for server in servers
+        {"node": name, **asdict(server)} for name, servers in servers_by_node.items() for server in servers
     ]

@@ -15,7 +15,7 @@ from clusterctl.console.text import wrap_prose
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.codes import ExplainedKey, ExplanationDocument
+    from clusterctl.console.documents.runs import ExplainedKey, ExplanationDocument
     from clusterctl.plans.explain import Explanation
     from clusterctl.specs.json_schema import KeyEntry
 

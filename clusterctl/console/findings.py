@@ -36,7 +36,7 @@ from clusterctl.specs.text import plural
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.check import CheckedNode, NodesAndFindings
+    from clusterctl.console.documents.runs import CheckedNode, NodesAndFindings
 
 MAX_ENTRIES = 3  # entries of a path that are shown
 

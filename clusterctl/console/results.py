@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,12 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_outside_note
 from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.sync.listed_files import OutsideFiles, outside_to_json
+from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.files import (
+    from clusterctl.console.documents.nodes import (
         CopiedHere,
         CopiedThere,
         CopyDocument,
@@ -149,7 +150,7 @@ def pull_to_json(
     nodes: list[PulledNode] = [
         {
             **_node_to_json(name, reports.get(name, DownloadReport()), errors.get(name)),
-            "outside": outside_to_json(outside.get(name)),
+            "outside": asdict(outside[name]) if name in outside else None,
         }
         for name in node_names
     ]

@@ -219,15 +219,15 @@ def _owner(orphan: Orphan) -> Owner:
 
 @dataclass(frozen=True)
 class WarmServer:
-    """One node's; `age` and `remaining` are in seconds, `memory` is what would be free without it, in bytes."""
+    """A process with torch imported that waits for the next launch; times in seconds, its memory in bytes."""
 
     pid: int
     python: str
     torch: str
     preload: tuple[str, ...]
     age: float
-    remaining: float
-    memory: int
+    ends_in: float
+    bytes: int
 
 
 def parse_warm_servers(answer: Untrusted) -> tuple[WarmServer, ...]:
@@ -239,8 +239,8 @@ def parse_warm_servers(answer: Untrusted) -> tuple[WarmServer, ...]:
             entry.text("python"),
             entry.text("torch"),
             entry.texts("preload", MAX_MODULES),
-            max(0.0, now - (entry.moment("since") or 0.0)),
-            max(0.0, (entry.moment("until") or 0.0) - now),
+            round(max(0.0, now - (entry.moment("since") or 0.0)), 3),
+            round(max(0.0, (entry.moment("until") or 0.0) - now), 3),
             entry.count("bytes"),
         )
         for entry in answer.records("servers", MAX_SERVERS)

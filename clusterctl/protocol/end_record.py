@@ -54,7 +54,7 @@ _LOSS = re.compile(
 
 @dataclass(frozen=True)
 class AloneRanks:
-    """How many ranks were in no process group of more than `largest`, where `planned` were to be in one."""
+    """How many ranks had no process group of more than `largest`, where `planned` were to be in one."""
 
     ranks: int
     largest: int  # 1: each was alone; 0: that is suspected only, and not known

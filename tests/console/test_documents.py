@@ -24,10 +24,17 @@ from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.client.sync.upload import SentFiles, SyncResult
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console import cleanup
-from clusterctl.console.documents import check, files, nodes, runs
-from clusterctl.console.documents.codes import CodesDocument, ErrorDocument, ExplanationDocument, KeysDocument
+from clusterctl.console.documents import nodes, runs
 from clusterctl.console.documents.output import errors_to_json
-from clusterctl.console.documents.runs import CommandEndLine, CommandLine, LogLine
+from clusterctl.console.documents.runs import (
+    CodesDocument,
+    CommandEndLine,
+    CommandLine,
+    ErrorDocument,
+    ExplanationDocument,
+    KeysDocument,
+    LogLine,
+)
 from clusterctl.console.documents.schema import ERROR, PROMISE, VERBS, Document, make_schema
 from clusterctl.console.findings import check_to_json
 from clusterctl.console.inventory import inventory_to_json
@@ -249,7 +256,7 @@ DOCUMENTS: list[tuple[Any, Callable[[], Any]]] = [
     (runs.PsDocument, lambda: runs_to_json({RUN: LIVE, RunId("b"): ended()}, ME, warm=warm())),
     (runs.VerdictLine, verdict_line),
     (runs.DryRunDocument, dry_run),
-    (check.CheckDocument, checked),
+    (runs.CheckDocument, checked),
     (nodes.InventoryDocument, lambda: inventory_to_json(INVENTORY)),
     (nodes.ExecDocument, executed),
     (nodes.TopDocument, usage),
@@ -257,13 +264,13 @@ DOCUMENTS: list[tuple[Any, Callable[[], Any]]] = [
         nodes.HistoryDocument,
         lambda: history_to_json(RUN, {"gpu01": History((1.0,), {("gpu", "0", "busy"): (None,)})}),
     ),
-    (files.PullDocument, pulled),
-    (files.CopyDocument, copied),
-    (files.SyncDocument, synced),
-    (files.CleanDocument, clean_document),
-    (files.OrphansDocument, listed_orphans),
-    (check.DiagnoseDocument, diagnosis),
-    (check.SlownessDocument, slowness),
+    (nodes.PullDocument, pulled),
+    (nodes.CopyDocument, copied),
+    (nodes.SyncDocument, synced),
+    (nodes.CleanDocument, clean_document),
+    (nodes.OrphansDocument, listed_orphans),
+    (runs.DiagnoseDocument, diagnosis),
+    (runs.SlownessDocument, slowness),
     (ExplanationDocument, lambda: explained("CC-NET-003")),
     (CodesDocument, lambda: explained("NET")),
     (KeysDocument, lambda: explained("job.restart")),
@@ -288,11 +295,11 @@ def test_a_document_that_differs_is_noticed() -> None:
     """A key that is missing, that is not declared, or whose value is of another type."""
     document: dict[str, Any] = {**pulled()}
     with pytest.raises(ValidationError):
-        check_fits(files.PullDocument, {key: value for key, value in document.items() if key != "job"})
+        check_fits(nodes.PullDocument, {key: value for key, value in document.items() if key != "job"})
     with pytest.raises(ValidationError):
-        check_fits(files.PullDocument, {**document, "job": 1})
+        check_fits(nodes.PullDocument, {**document, "job": 1})
     with pytest.raises(AssertionError):
-        check_fits(files.PullDocument, {**document, "more": 1})
+        check_fits(nodes.PullDocument, {**document, "more": 1})
 
 
 def test_lines_are_as_declared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ TIMES = {"since": 1000.0, "until": 1900.0, "bytes": 150_000_000}
 def test_times_are_the_nodes_own() -> None:
     """Age and what remains come from the node's clock; nonsense becomes an empty value."""
     (server,) = parse_warm_servers(Untrusted({"time": 1060.0, "servers": [{**ENTRY, **TIMES}]}))
-    assert (server.age, server.remaining, server.memory) == (60.0, 840.0, 150_000_000)
+    assert (server.age, server.ends_in, server.bytes) == (60.0, 840.0, 150_000_000)
     (empty,) = parse_warm_servers(Untrusted({"servers": [{"pid": -1, "torch": [], "until": "x"}, {}]}))
     assert empty == WarmServer(0, "", "", (), 0.0, 0.0, 0)
     assert parse_warm_servers(Untrusted({"servers": "x"})) == ()

@@ -20,7 +20,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.preflight import Preflight
-    from clusterctl.console.documents.check import CheckDocument
+    from clusterctl.console.documents.runs import CheckDocument
     from clusterctl.plans.launch.script import JobCode
     from clusterctl.specs.inventory.model import Inventory, Node
     from clusterctl.specs.job.model import Job

@@ -64,7 +64,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.files import CleanDocument, CleanOrphansDocument, CleanWarmDocument
+    from clusterctl.console.documents.nodes import CleanDocument, CleanOrphansDocument, CleanWarmDocument
 
 MAX_STRANDED = 5  # runs
 

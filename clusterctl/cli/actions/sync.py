@@ -32,7 +32,7 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.files import SyncDocument, SyncedNode
+    from clusterctl.console.documents.nodes import SyncDocument, SyncedNode
 
 SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 

@@ -1,4 +1,6 @@
-"""Documents about nodes: `inventory show`, `exec`, `top`, `init` and `lab`."""
+"""Documents about nodes: `inventory show`, `exec`, `top`, `init` and `lab`; and what lies on them: `pull`, `cp`, `sync`
+and `clean`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
-from clusterctl.console.documents.fields_of import FieldsOf
-from clusterctl.protocol.messages.facts import Sample
+from clusterctl.client.cleanup import RemovalReport, UnusedStorage
+from clusterctl.console.documents.runs import WarmProcess
+from clusterctl.plans.runs.documents import FieldsOf, OutsideFilesEntry
+from clusterctl.protocol.messages.facts import Orphan, Sample
 
 
 class InventoryNode(TypedDict):
@@ -152,3 +156,191 @@ class EndedLabsDocument(TypedDict):
 
     schema: Literal[1]
     ended: list[str]
+
+
+class RefusedFile(TypedDict):
+    """A file that was not downloaded, and why."""
+
+    path: str
+    why: str
+
+
+class ReceivedFiles(TypedDict):
+    """What was downloaded from a node: files with other content here were not replaced, or not read in one piece."""
+
+    node: str
+    files: int
+    bytes: int
+    unchanged: int
+    changed_here: list[str]
+    written_to: list[str]
+    refused: list[RefusedFile]
+    error: str | None
+
+
+class PulledNode(ReceivedFiles):
+    """What was downloaded from a node, and what lies there outside the output directory."""
+
+    outside: OutsideFilesEntry | None
+
+
+class PullDocument(TypedDict):
+    """What was downloaded, by node, and into which directory; `run` is null where the job shares its outputs."""
+
+    schema: Literal[1]
+    run: str | None
+    job: str
+    directory: str
+    nodes: list[PulledNode]
+
+
+class CopiedHere(ReceivedFiles):
+    """What was copied from a node to this machine."""
+
+    path: str
+
+
+class CopiedThere(TypedDict):
+    """What was copied to a node; `kept` files have other content there, `taken` bytes came from another node."""
+
+    node: str
+    path: str
+    files: int
+    bytes: int
+    unchanged: int
+    kept: int
+    sent: int
+    taken: int
+
+
+class FailedNode(TypedDict):
+    """A node that an error has kept from taking part."""
+
+    node: str
+    error: str
+
+
+class CopyDocument(TypedDict):
+    """What was copied; `conflicts` are files whose content differs between the nodes that have them."""
+
+    schema: Literal[1]
+    received: list[CopiedHere]
+    sent: list[CopiedThere]
+    conflicts: list[str]
+    errors: list[FailedNode]
+
+
+class SyncedNode(TypedDict):
+    """What a node holds: `tree` is the hash of the code, null where it does not hold it; sizes in bytes."""
+
+    node: str
+    tree: str | None
+    sent: int | None
+    taken: int | None
+    taken_from: str | None
+    error: str | None
+
+
+class SyncDocument(TypedDict):
+    """The code that was sent, and what every node holds."""
+
+    schema: Literal[1]
+    tree: str
+    files: int
+    bytes: int
+    nodes: list[SyncedNode]
+
+
+UnusedStorageEntry = Annotated[dict[str, Any], FieldsOf(UnusedStorage)]
+
+
+class KeptRun(TypedDict):
+    """A run's part on a node, and why it is kept."""
+
+    run: str
+    node: str
+    why: str
+
+
+class RemovedRun(KeptRun):
+    """A run's part on a node that is removed, and why; sizes in bytes."""
+
+    bytes: int
+    outside: OutsideFilesEntry | None
+
+
+class CleanedNode(TypedDict):
+    """What a node holds that no run uses; `removed` is null where nothing was removed."""
+
+    node: str
+    store: UnusedStorageEntry
+    payloads: UnusedStorageEntry
+    environments: UnusedStorageEntry
+    removed: Annotated[dict[str, Any], FieldsOf(RemovalReport)] | None
+
+
+class EndedOrphansEntry(TypedDict):
+    """Leftover processes of a node; `left` could not be ended, and is null where nothing was ended."""
+
+    node: str
+    processes: list[Annotated[dict[str, Any], FieldsOf(Orphan)]]
+    ended: list[str]
+    left: list[str] | None
+
+
+class CleanStorage(TypedDict):
+    """What is or would be removed of runs and storage, and what is kept although it is beyond the limits."""
+
+    schema: Literal[1]
+    runs: list[RemovedRun]
+    stays: list[KeptRun]
+    nodes: list[CleanedNode]
+    errors: list[FailedNode]
+
+
+class CleanDocument(CleanStorage):
+    """What `clean` removes or would remove: runs, unused storage, leftover processes, warm processes."""
+
+    orphans: list[EndedOrphansEntry]
+    warm: list[WarmProcess]
+
+
+class CleanWarmDocument(TypedDict):
+    """What `clean --warm` ends or would end."""
+
+    schema: Literal[1]
+    warm: list[WarmProcess]
+
+
+class CleanOrphansDocument(TypedDict):
+    """What `clean --orphans` has ended."""
+
+    schema: Literal[1]
+    orphans: list[EndedOrphansEntry]
+
+
+class OtherOrphans(TypedDict):
+    """How many leftover processes another user has on a node."""
+
+    node: str
+    user: str
+    count: int
+
+
+OrphanOfNode = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Orphan,
+        (("node", str),),
+        "OrphanOfNode",
+        "A leftover process of a run: started in clock ticks since the boot, `age` in seconds.",
+    ),
+]
+
+
+class OrphansDocument(TypedDict):
+    """Your leftover processes (`clean --orphans --dry-run`), and how many other users have."""
+
+    schema: Literal[1]
+    orphans: list[OrphanOfNode]
+    others: list[OtherOrphans]

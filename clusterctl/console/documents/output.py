@@ -11,7 +11,7 @@ from clusterctl.errors import ClusterctlError, SpecError
 from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.codes import ErrorDocument, ErrorEntry
+    from clusterctl.console.documents.runs import ErrorDocument, ErrorEntry
     from clusterctl.console.documents.schema import Document
 
 

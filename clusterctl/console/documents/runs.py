@@ -1,4 +1,6 @@
-"""Documents about runs: `ps`, `status`, `stop`, `report`, `export`, `launch --dry-run`; lines of `launch`, `logs`."""
+"""Documents of errors and of `explain`; about runs: `launch`, `ps`, `status`, `stop`, `report`, `export`, and lines of
+logs; and of `check` and `diagnose`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,92 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from clusterctl.console.documents.codes import ErrorEntry
-from clusterctl.console.documents.fields_of import FieldsOf
+from clusterctl.plans.checks.framework import Finding
+from clusterctl.plans.cleanup import WarmServer
+from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
+from clusterctl.plans.diagnose.slow import Lateness
 from clusterctl.plans.runs.documents import (
     AloneEntry,
     AttemptEntry,
     CauseEntry,
+    FieldsOf,
     HangEntry,
     LaunchPreview,
     OutsideFilesEntry,
     VerdictEntry,
 )
 from clusterctl.plans.runs.state import HaltedProcess
+from clusterctl.protocol.messages.checks import GroupResult, SearchReport
+from clusterctl.protocol.messages.facts import Facts, GpuUsage
 from clusterctl.protocol.messages.verbs import StreamName
 from clusterctl.protocol.states import RunState
+
+
+class ErrorEntry(TypedDict):
+    """One error; `place` is a node, or file and line; `fix` is what to do."""
+
+    code: str
+    text: str
+    place: str | None
+    evidence: str | None
+    fix: str | None
+
+
+class ErrorDocument(TypedDict):
+    """The errors that ended a verb; `error` is the first of them."""
+
+    schema: Literal[1]
+    error: ErrorEntry
+    errors: list[ErrorEntry]
+
+
+class ExampleEntry(TypedDict):
+    """What a code looks like, and its fix."""
+
+    seen: str
+    fix: str
+
+
+class ExplanationDocument(TypedDict):
+    """A code in full; parts that do not apply are empty."""
+
+    schema: Literal[1]
+    code: str
+    kind: str
+    title: str
+    effect: str
+    why: str
+    text: str
+    do: str
+    happens: list[str]
+    example: ExampleEntry | None
+    command: str
+    see: str
+
+
+class CodesDocument(TypedDict):
+    """Codes, and what each means in a few words."""
+
+    schema: Literal[1]
+    codes: dict[str, str]
+
+
+class ExplainedKey(TypedDict):
+    """A key of a job file or an inventory, and the names of the keys below it."""
+
+    path: str
+    text: str
+    value: str | None
+    default: str | None
+    required: bool
+    keys: list[str]
+
+
+class KeysDocument(TypedDict):
+    """Keys of a job file or an inventory."""
+
+    schema: Literal[1]
+    keys: list[ExplainedKey]
 
 
 class RunEntry(TypedDict):
@@ -49,17 +123,7 @@ class ListedRun(RunEntry):
     stalled_since: float | None
 
 
-class WarmProcess(TypedDict):
-    """A process with torch imported that waits for the next launch; times in seconds, its memory in bytes."""
-
-    node: str
-    pid: int
-    python: str
-    torch: str
-    preload: list[str]
-    age: float
-    ends_in: float
-    bytes: int
+WarmProcess = Annotated[dict[str, Any], FieldsOf(WarmServer, (("node", str),), "WarmProcess")]
 
 
 class PsDocument(TypedDict):
@@ -250,3 +314,169 @@ class EarlyEndLine(TypedDict):
 
 
 FollowLine = LogLine | DetachedLine | SubmittedLine | VerdictLine | EarlyEndLine
+
+
+# A keyword of Python, which no class can have as a name.
+_Caller = TypedDict("_Caller", {"from": str})
+
+
+class NetworkPath(_Caller):
+    """One connection from a node to another; times in seconds, `rtt_us` in microseconds, `mss` in bytes."""
+
+    to: str
+    network: str | None
+    port: Literal["master", "ephemeral"]
+    open: bool
+    error: str | None
+    connect: float | None
+    seconds: float | None
+    rtt_us: int | None
+    mss: int | None
+    retransmitted: int | None
+
+
+class NetworkTest(TypedDict):
+    """Every connection that was tried; `absent` is why a node did not take part, `seconds` how long it took."""
+
+    nodes: list[str]
+    absent: dict[str, str]
+    seconds: float
+    ways: list[NetworkPath]
+
+
+DeepGroup = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        GroupResult,
+        (("nodes", list[str]),),
+        "DeepGroup",
+        "How a group of nodes fared: `rows` are bytes and seconds of an all_reduce.",
+    ),
+]
+
+
+class DeepRoundEntry(TypedDict):
+    """One round of the deep check."""
+
+    kind: str
+    seconds: float
+    groups: list[DeepGroup]
+
+
+_NAMED_PARTS = (
+    ("nodes", list[str]),
+    ("links", list[list[str]]),
+    ("slow_nodes", list[str]),
+    ("slow_links", list[list[str]]),
+)
+DeepConclusion = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        SearchReport,
+        _NAMED_PARTS,
+        "DeepConclusion",
+        "Which nodes and links are at fault; `rest`: all others work together without them.",
+    ),
+]
+
+
+class DeepCheck(TypedDict):
+    """The collective that was run on all nodes; `trouble` is why it did not come to its end."""
+
+    backend: str
+    ranks: int
+    trouble: str | None
+    rounds: list[DeepRoundEntry]
+    found: DeepConclusion | None
+
+
+class CheckedNode(TypedDict):
+    """One node: its address and NICs, why these were chosen, and all that it reported; `facts` is null without."""
+
+    name: str
+    node_rank: int
+    host: str
+    answered: bool
+    ip: str | None
+    nics: list[str]
+    chosen_by: str
+    nccl_ib_hca: str | None
+    verdict: str
+    facts: Annotated[dict[str, Any], FieldsOf(Facts)] | None
+
+
+class NodesAndFindings(TypedDict):
+    """The nodes, and what is wrong with them."""
+
+    schema: Literal[1]
+    nodes: list[CheckedNode]
+    findings: list[Annotated[dict[str, Any], FieldsOf(Finding)]]
+
+
+class CheckDocument(NodesAndFindings):
+    """The nodes, what is wrong with them, and the test of the network; `age` in seconds if an earlier one was used."""
+
+    wire: NetworkTest | None
+    age: float | None
+    deep: NotRequired[DeepCheck]
+
+
+class AskedNode(TypedDict):
+    """Whether a node answered, and in how many seconds."""
+
+    name: str
+    answered: bool
+    took: float | None
+    error: str | None
+
+
+EvidenceEntry = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        RankEvidence,
+        (("where", Frame | None),),
+        "EvidenceEntry",
+        "What is known of one rank; `where` is the line of the job at which its main thread is, `frames` innermost "
+        "first.\n\n`problem` is why it could not be asked; `silent` is for how many seconds it has written nothing, "
+        "`cpu` counts\nprocessors.",
+    ),
+]
+
+
+class Diagnosis(TypedDict):
+    """Why a run makes no progress, and the evidence of its ranks; `waiting` are ranks in a collective."""
+
+    schema: Literal[1]
+    run: str
+    code: str
+    hangs: bool
+    sentence: str
+    next: str
+    suspects: list[int]
+    waiting: list[int]
+    seconds: float | None
+    nodes: list[AskedNode]
+    ranks: list[EvidenceEntry]
+
+
+GpusByNode = dict[str, list[Annotated[dict[str, Any], FieldsOf(GpuUsage)]]]
+
+
+class DiagnoseDocument(Diagnosis):
+    """Why a run makes no progress, the evidence of every rank, and how busy the GPUs are where it hangs."""
+
+    gpus: GpusByNode
+
+
+class SlownessDocument(TypedDict):
+    """Which rank the others wait for (`diagnose --slow`); times in seconds, shares from 0 to 1."""
+
+    schema: Literal[1]
+    run: str
+    code: str
+    sentence: str
+    next: str
+    suspects: list[int]
+    collectives: int
+    seconds: float
+    ranks: list[Annotated[dict[str, Any], FieldsOf(Lateness)]]

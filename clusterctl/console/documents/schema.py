@@ -14,36 +14,39 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from clusterctl.console.documents.check import CheckDocument, DiagnoseDocument, SlownessDocument
-from clusterctl.console.documents.codes import CodesDocument, ErrorDocument, ExplanationDocument, KeysDocument
-from clusterctl.console.documents.files import (
+from clusterctl.console.documents.nodes import (
     CleanDocument,
     CleanOrphansDocument,
     CleanWarmDocument,
     CopyDocument,
-    OrphansDocument,
-    PullDocument,
-    SyncDocument,
-)
-from clusterctl.console.documents.nodes import (
     EndedLabsDocument,
     ExecDocument,
     HistoryDocument,
     InitDocument,
     InventoryDocument,
     LabsDocument,
+    OrphansDocument,
+    PullDocument,
+    SyncDocument,
     TopDocument,
 )
 from clusterctl.console.documents.runs import (
+    CheckDocument,
+    CodesDocument,
     CommandEndLine,
     CommandLine,
     DetachedLine,
+    DiagnoseDocument,
     DryRunDocument,
     EarlyEndLine,
+    ErrorDocument,
+    ExplanationDocument,
     ExportDocument,
+    KeysDocument,
     LogLine,
     PsDocument,
     ReportDocument,
+    SlownessDocument,
     StatusDocument,
     StopDocument,
     SubmittedLine,

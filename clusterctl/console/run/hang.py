@@ -36,7 +36,7 @@ from clusterctl.specs.text import begin_commands
 from clusterctl.translation import english_of, to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.check import (
+    from clusterctl.console.documents.runs import (
         AskedNode,
         DeepCheck,
         DeepConclusion,

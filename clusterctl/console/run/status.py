@@ -49,7 +49,7 @@ from clusterctl.plans.runs.verdict import (
     judged_state,
     name_state,
 )
-from clusterctl.plans.sync.listed_files import outside_to_json, with_outside_files
+from clusterctl.plans.sync.listed_files import with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, STALLED, SUCCEEDED, UNKNOWN, RunState
@@ -356,7 +356,7 @@ def _node_to_json(name: str, node_rank: NodeRank | None, node: NodeState | None,
         "stopping": node.stopping or None,
         "halted": [asdict(halted) for halted in node.halted],
         "left": list(node.left_processes),
-        "outside": outside_to_json(node.outside_files),
+        "outside": None if (files := node.outside_files) is None else asdict(files),
         "ranks": [
             {
                 "rank": rank.rank,

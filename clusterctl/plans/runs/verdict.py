@@ -8,7 +8,7 @@ of a record (`protocol/end_record.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -27,7 +27,7 @@ from clusterctl.plans.runs.state import (
     run_seconds,
     taking_part,
 )
-from clusterctl.plans.sync.listed_files import OutsideFiles, outside_to_json, with_outside_files
+from clusterctl.plans.sync.listed_files import OutsideFiles, with_outside_files
 from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart, RunEnd, judge_end
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.ranks import NodeRank
@@ -406,11 +406,7 @@ def verdict_to_json(verdict: Verdict) -> VerdictEntry:
         "gave_up": verdict.gave_up_reason or None,
         "spares": list(verdict.spares),
         "after": dict(verdict.after_errors),
-        "outside": {
-            name: entry
-            for name, files in verdict.outside_files.items()
-            if (entry := outside_to_json(files)) is not None
-        },
+        "outside": {name: asdict(files) for name, files in verdict.outside_files.items()},
         "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
         "cause": cause_to_json(cause, verdict.run_id) if cause else None,
         "alone": alone_to_json(verdict.alone) if verdict.alone else None,
@@ -435,12 +431,7 @@ def attempt_to_json(attempt: Attempt) -> AttemptEntry:
 
 def alone_to_json(alone: AloneRanks) -> AloneEntry:
     """Return its place in the JSON of a verdict."""
-    return {
-        "ranks": alone.ranks,
-        "largest": alone.largest,
-        "planned": alone.planned,
-        "code": code_of(alone),
-    }
+    return {**asdict(alone), "code": code_of(alone)}
 
 
 def cause_to_json(cause: Cause, run_id: str) -> CauseEntry:

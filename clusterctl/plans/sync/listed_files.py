@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.runs.documents import OutsideFilesEntry
 from clusterctl.plans.sync.manifest import Manifest, make_manifest
 from clusterctl.protocol.manifest import TreeEntry, parse_manifest
 from clusterctl.protocol.untrusted import Row, Untrusted
@@ -236,7 +235,7 @@ class _Names:
 
 @dataclass(frozen=True)
 class OutsideFiles:
-    """The files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
+    """Files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
 
     files: int
     bytes: int
@@ -255,15 +254,6 @@ def parse_outside(raw: Untrusted) -> OutsideFiles | None:
 def with_outside_files(parts: Mapping[str, OutsideFiles | None]) -> dict[str, OutsideFiles]:
     """Keep the nodes that have such files."""
     return {name: files for name, files in parts.items() if files is not None and (files.files or files.more)}
-
-
-def outside_to_json(files: OutsideFiles | None) -> OutsideFilesEntry | None:
-    """Return the entry of one node; None where nothing is known."""
-    return (
-        None
-        if files is None
-        else {"files": files.files, "bytes": files.bytes, "names": list(files.names), "more": files.more}
-    )
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def test_the_verdict_has_it_of_the_nodes_that_have_some() -> None:
     }
     verdict = judge("r", parts, [])
     assert verdict.state == "SUCCEEDED"
-    assert verdict_to_json(verdict)["outside"] == {"gpu01": RAW}
+    assert verdict_to_json(verdict)["outside"] == {"gpu01": {**RAW, "names": tuple(RAW["names"])}}
 
 
 def test_more_than_can_be_counted_is_some() -> None:

@@ -33,7 +33,7 @@ from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.check import DiagnoseDocument
+    from clusterctl.console.documents.runs import DiagnoseDocument
 
 
 def show_run(settings: Settings, run: str | None, *, watch: bool, as_json: bool) -> int:
