@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from servers import free_port
 from variants import VARIANT
 
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -73,37 +75,79 @@ def test_the_inventory_of_rented_machines_is_right() -> None:
     assert [node.nic for node in inventory.nodes] == [("meth919", "meth920"), ("meth917", "meth918")]
 
 
-TORCHRUN = (
-    *("-m", "torch.distributed.run", "--nproc-per-node", "2"),
-    *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"),
-)
-# What torchrun shows a process that is alone, for the tests in which a second one would only cost time.
-ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-OF_HERE = {"GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
+# What torchrun shows a process, but for its rank; no GPU of this machine is used.
+OF_TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
 
-
-def train(output: Path, *options: str, alone: bool = False) -> str:
-    """Run digits-ddp on two processes of this machine or one, with the arguments of its job file and these."""
-    job = parse_job((DIGITS / "job.yaml").read_text(encoding="utf-8"), "job.yaml")
-    values = {"${output_dir}": str(output), "${run_id}": "digits-1", "${attempt}": "1"}
-    args = [values.get(word, word) for word in job.args]
-    launcher, told = ((), ALONE) if alone else (TORCHRUN, {})
-    done = subprocess.run(
-        [sys.executable, *launcher, DIGITS / "train.py", *args, "--samples", str(SAMPLES), *options],
-        env={**os.environ, **job.env, **told, **OF_HERE},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+# Imports torch once, which takes longer than a training, and forks the ranks of each training.
+FORKING = """
+import json, os, runpy, sys, tempfile, traceback
+import torch, torch._dynamo
+def train(rank, ranks, port):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_PORT=str(port))
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+    return 0
+for line in sys.stdin:
+    ranks, port, sys.argv = json.loads(line)
+    with tempfile.TemporaryFile("w+") as output:
+        forks = []
+        for rank in range(ranks):
+            forks.append(os.fork())
+            if forks[-1] == 0:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                os._exit(train(rank, ranks, port))
+        failed = any([os.waitpid(fork, 0)[1] for fork in forks])
+        output.seek(0)
+        print(json.dumps([failed, output.read()]), flush=True)
+"""
+Train = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def train() -> Iterator[Train]:
+    """Run a script of training on one process of this machine or several; returns what it printed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKING],
+        env={**os.environ, **OF_TORCHRUN, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as trainer:
+
+        def run(script: Path, *args: str, ranks: int = 1) -> str:
+            assert trainer.stdin is not None
+            assert trainer.stdout is not None
+            request = [ranks, free_port() if ranks > 1 else 0, [str(script), *args]]
+            trainer.stdin.write(json.dumps(request) + "\n")
+            trainer.stdin.flush()
+            failed, output = json.loads(trainer.stdout.readline())
+            assert not failed, output
+            return str(output)
+
+        yield run
+
+
+def digits_arguments(output: Path, *options: str) -> list[str]:
+    """Fill in the arguments of the job file of digits-ddp, and add these; the later ones count."""
+    job = parse_job((DIGITS / "job.yaml").read_text(encoding="utf-8"), "job.yaml")
+    assert job.env == {"OMP_NUM_THREADS": "1"}
+    values = {"${output_dir}": str(output), "${run_id}": "digits-1", "${attempt}": "1"}
+    args = [values.get(word, word) for word in job.args]
+    return [*args, "--samples", str(SAMPLES), *options]
+
+
+@pytest.fixture(scope="module")
+def trained(train: Train, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """One short training: its output folder and what it printed."""
     output = tmp_path_factory.mktemp("digits") / "not yet there"
-    return output, train(output, "--epochs", "2", "--lr", "4e-3")
+    options = digits_arguments(output, "--epochs", "2", "--lr", "4e-3")
+    return output, train(DIGITS / "train.py", *options, ranks=2)
 
 
 def test_the_loss_falls(trained: tuple[Path, str]) -> None:
@@ -130,10 +174,10 @@ def test_all_ranks_end_with_the_same_parameters(trained: tuple[Path, str]) -> No
     assert len(set(hashes)) == 1
 
 
-def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
+def test_a_checkpoint_is_resumed(train: Train, trained: tuple[Path, str]) -> None:
     """Training goes on where it stopped, and no file written aside is left over."""
     output, _ = trained
-    text = train(output, "--epochs", "3", "--resume", alone=True)
+    text = train(DIGITS / "train.py", *digits_arguments(output, "--epochs", "3", "--resume"))
 
     assert f"resumed after epoch 2 from {output}/checkpoint.pt" in text
     assert re.findall(r"^epoch (\d)/3", text, re.MULTILINE) == ["3"]
@@ -141,46 +185,32 @@ def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
 
 
 @VARIANT
-def test_a_run_that_is_started_again_goes_on_where_it_was(trained: tuple[Path, str]) -> None:
+def test_a_run_that_is_started_again_goes_on_where_it_was(train: Train, trained: tuple[Path, str]) -> None:
     """By itself from its own checkpoint; that of another run is none of its business."""
     output, _ = trained
-    own = train(output, "--epochs", "4", "--samples", "400", "--attempt", "2", alone=True)
-    another = ("--run-id", "digits-2", "--attempt", "2")
-    other = train(output, "--epochs", "1", "--samples", "400", *another, alone=True)
+    again = ("--samples", "400", "--attempt", "2")
+    own = train(DIGITS / "train.py", *digits_arguments(output, "--epochs", "4", *again))
+    another = digits_arguments(output, "--epochs", "1", *again, "--run-id", "digits-2")
+    other = train(DIGITS / "train.py", *another)
 
     assert "resumed after epoch " in own
     assert "resumed" not in other
 
 
-# Runs a script once for each list of arguments, importing torch once.
-TIMES = """
-import json, runpy, sys
-for sys.argv in json.loads(sys.argv[1]):
-    runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def test_a_resumed_training_goes_on_as_if_it_had_run_through(tmp_path: Path) -> None:
+def test_a_resumed_training_goes_on_as_if_it_had_run_through(train: Train, tmp_path: Path) -> None:
     """torchrun-ddp prints the same loss after its checkpoint, and what no_sync adds up is the gradient of all."""
     few, through, cut = (
         ("--points", "300"),
         ("--output", str(tmp_path / "a")),
         ("--output", str(tmp_path / "b")),
     )
-    script = str(ROOT / "playbooks" / "torchrun-ddp" / "train.py")
+    script = ROOT / "playbooks" / "torchrun-ddp" / "train.py"
     runs = [(*through, "--epochs", "3"), (*cut, "--epochs", "2"), (*cut, "--epochs", "3", "--resume")]
-    done = subprocess.run(
-        [sys.executable, "-c", TIMES, json.dumps([[script, *few, *options] for options in runs])],
-        env={**os.environ, **ALONE, **OF_HERE, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    epochs = re.findall(r"^epoch (\d/\d)  (loss .*)$", done.stdout, re.MULTILINE)
+    output = "".join(train(script, *few, *options) for options in runs)
+    epochs = re.findall(r"^epoch (\d/\d)  (loss .*)$", output, re.MULTILINE)
     assert [epoch for epoch, _ in epochs] == ["1/3", "2/3", "3/3", "1/2", "2/2", "3/3"]
     assert [values for _, values in epochs[:3]] == [values for _, values in epochs[3:]]
-    assert done.stdout.count("resumed after epoch 2\n") == 1
-    differences = re.findall(r"no_sync .* difference (\S+)$", done.stdout, re.MULTILINE)
+    assert output.count("resumed after epoch 2\n") == 1
+    differences = re.findall(r"no_sync .* difference (\S+)$", output, re.MULTILINE)
     assert len(differences) == 3
     assert max(map(float, differences)) < 1e-6

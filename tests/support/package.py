@@ -7,7 +7,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ class Import:
         return self.name.partition(".")[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Module:
     """A parsed source file of the package."""
 
@@ -40,11 +40,16 @@ class Module:
         """The room that it stands in: a sub-package, or the name of a module beside them."""
         return PurePosixPath(self.path.parts[1]).stem
 
-    @property
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree: most rules look at them all."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         """Every function and method."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        return [node for node in ast.walk(self.tree) if isinstance(node, kinds)]
+        return [node for node in self.nodes if isinstance(node, kinds)]
 
     @property
     def name(self) -> str:
@@ -56,11 +61,7 @@ class Module:
     def code_lines(self) -> int:
         """How many lines hold code: no blank lines, comments or docstrings."""
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        docs = [
-            node.body[0]
-            for node in ast.walk(self.tree)
-            if isinstance(node, kinds) and ast.get_docstring(node)
-        ]
+        docs = [node.body[0] for node in self.nodes if isinstance(node, kinds) and ast.get_docstring(node)]
         lines = {
             line
             for token in tokenize.generate_tokens(io.StringIO(self.text).readline)
@@ -69,11 +70,14 @@ class Module:
         }
         return len(lines - {line for doc in docs for line in range(doc.lineno, (doc.end_lineno or 0) + 1)})
 
-    @property
-    def imports(self) -> Iterator[Import]:
+    @cached_property
+    def imports(self) -> list[Import]:
         """Every import, at the top and inside functions."""
+        return list(self._find_imports())
+
+    def _find_imports(self) -> Iterator[Import]:
         in_functions = {node for function in self.functions for node in ast.walk(function)}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (Import(alias.name, lazy=node in in_functions) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):

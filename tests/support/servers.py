@@ -44,8 +44,9 @@ def run_keygen(*arguments: str) -> str:
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
-    """Make a key pair."""
-    run_keygen("-q", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path))
+    """Make a key pair, of a size and with a passphrase that cost little time."""
+    size = ["-b", "2048"] if kind == "rsa" else []
+    run_keygen("-q", "-t", kind, *size, "-a", "1", "-N", passphrase, "-C", path.name, "-f", str(path))
     return path
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from clusterctl.plans.checks.access import UNANSWERED
 from clusterctl.plans.checks.framework import (
     SEVERITIES,
     CheckContext,
+    Finding,
     Hit,
     Observations,
     check,
@@ -26,19 +28,43 @@ from clusterctl.plans.checks.framework import (
 )
 from clusterctl.plans.checks.registry import all_checks, evaluate, join_evidence, join_fixes
 from clusterctl.plans.facts.facts import parse_facts
-from clusterctl.translation import Language, use_language
+from clusterctl.translation import use_language
+
+
+@dataclass
+class Judged:
+    """What every case gives in English: the findings of each family's cases, and the fixes of all."""
+
+    findings: dict[str, list[tuple[Finding, ...]]] = field(default_factory=dict)
+    fixes: set[tuple[str, str | None]] = field(default_factory=set)
+
+
+@pytest.fixture(scope="module")
+def judged() -> Judged:
+    """Judge every case once for all tests of this file."""
+    found = Judged()
+    with_fix = Hit.with_fix
+
+    def record(hit: Hit, code: str, context: CheckContext) -> Hit:
+        found.fixes.add((code, hit.case))
+        return with_fix(hit, code, context)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Hit, "with_fix", record)
+        found.findings = {family: [*map(judge, read_cases(family))] for family in FAMILIES}
+    return found
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_case(family: str) -> None:
+def test_case(family: str, judged: Judged) -> None:
     """A case gives exactly its findings, with these nodes and these words."""
-    for case in read_cases(family):
-        compare(case)
+    for case, findings in zip(read_cases(family), judged.findings[family], strict=True):
+        compare(case, findings)
 
 
-def compare(case: dict[str, Any]) -> None:
-    """Judge one case and compare."""
-    found = {(finding.code, finding.waived): finding for finding in judge(case)}
+def compare(case: dict[str, Any], findings: tuple[Finding, ...]) -> None:
+    """Compare the findings of a case with those that it names."""
+    found = {(finding.code, finding.waived): finding for finding in findings}
     expected = {(told["code"], told.get("waived", "")): told for told in case.get("findings", [])}
     assert sorted(found) == sorted(expected), (case["name"], found)
     for key, told in expected.items():
@@ -59,41 +85,33 @@ def test_every_check_fires_in_some_case() -> None:
     assert sorted(set(all_checks()) - fired) == []
 
 
-def test_every_fix_of_a_check_is_given_in_some_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_fix_of_a_check_is_given_in_some_case(judged: Judged) -> None:
     """A fix whose facts are missing fails here, not on the user's screen."""
-    given: set[tuple[str, str | None]] = set()
-    with_fix = Hit.with_fix
-
-    def record(hit: Hit, code: str, context: CheckContext) -> Hit:
-        given.add((code, hit.case))
-        return with_fix(hit, code, context)
-
-    monkeypatch.setattr(Hit, "with_fix", record)
-    for case in every_case():
-        judge(case)
     # those of a node that gave no answer are errors; that of the deep check is given by the verb
     elsewhere = {*UNANSWERED, "CC-DEEP-006"}
     fixes = {(code, case) for code in set(all_checks()) - elsewhere for case in find_entry(code).cases}
-    assert fixes - given == set()
+    assert fixes - judged.fixes == set()
 
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_finding_is_in_one_language(language: Language) -> None:
-    """`--json` switches to English, and then nothing of any finding is Chinese; else reasons and titles are."""
-    use_language(language)
+def test_no_finding_is_chinese_in_english(judged: Judged) -> None:
+    """`--json` switches to English, and then nothing of any finding is Chinese."""
+    for finding in chain(*chain(*judged.findings.values())):
+        assert not CHINESE.search(json.dumps(asdict(finding), ensure_ascii=False)), finding
+
+
+def test_every_finding_is_in_chinese() -> None:
+    """Its reason and its title."""
+    use_language("zh")
     try:
         findings = [finding for case in every_case() for finding in judge(case)]
     finally:
         use_language("en")
     for finding in findings:
-        if language == "en":
-            assert not CHINESE.search(json.dumps(asdict(finding), ensure_ascii=False)), finding
-        else:
-            assert CHINESE.search(finding.why), finding
-            assert CHINESE.search(finding.title) or finding.title == "", finding
+        assert CHINESE.search(finding.why), finding
+        assert CHINESE.search(finding.title) or finding.title == "", finding
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
