@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,30 @@ def test_every_path_on_the_page_exists(page: Path) -> None:
 
     assert len(named) > 5
     assert [path for path in named if path not in NOT_OURS and not is_there(path)] == []
+
+
+STEP = re.compile(r"^\| \d \| `([\w.]+)` \| `([\w/.]+)` \|", re.MULTILINE)
+
+
+def test_every_step_of_a_failure_is_a_function() -> None:
+    """The list from a worker's exit to the screen names functions of the modules beside them, and it is short."""
+    page = (ROOT / "docs" / "inside" / "architecture.md").read_text(encoding="utf-8")
+    steps = STEP.findall(
+        page.split("## One failure, from the worker's exit to the screen")[1].split("\n## ")[0]
+    )
+    numbers = re.findall(r"^\| (\d+) \| `", page, re.MULTILINE)
+
+    assert [step for step in steps if step[0] not in functions_of(PACKAGE / step[1])] == []
+    assert len(steps) == len(numbers) > 20 and max(map(int, numbers)) <= 8
+
+
+def functions_of(module: Path) -> set[str]:
+    """Name the functions of a module, those of a class behind its name."""
+    body = ast.parse(module.read_text(encoding="utf-8")).body
+    kinds = [("", body), *((f"{node.name}.", node.body) for node in body if isinstance(node, ast.ClassDef))]
+    return {
+        prefix + node.name for prefix, nodes in kinds for node in nodes if isinstance(node, ast.FunctionDef)
+    }
 
 
 NOT_OURS = {  # on a node, in a job, or to be made by the reader

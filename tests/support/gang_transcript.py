@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memory_network import MemorySocket, Network, SteppedLoop
 
-from clusterctl.node.gang import channel
-from clusterctl.node.gang.failover import GangMember
+from clusterctl.node.gang import channel, failover
 from clusterctl.node.gang.limits import beat_interval
 from clusterctl.node.gang.membership import GangContext
-from clusterctl.protocol.messages.gang import StopOrder
+from clusterctl.protocol.messages.gang import Failed, StopOrder
 from clusterctl.protocol.ranks import Slot
 
 if TYPE_CHECKING:
@@ -68,8 +67,8 @@ class Agent(GangContext):
         self.world, self.slot, self.name = world, slot, f"n{slot}"
         spec: Any = world.make_spec(slot)
         super().__init__(SteppedLoop(world.network, spec["address"]), spec, b"token")  # type: ignore[arg-type]  # by shape
-        self.gang = GangMember(self)
-        self.roster = self.gang.roster
+        role = failover.start(self)
+        self.gang, self.roster = role, role.roster
         self.port = 0
         self.started = self.ended = self.concluded = self.frozen = self.dead = False
         self.idle = bool(self.spec.get("spare"))
@@ -406,14 +405,14 @@ class World:
     def do_fail(self, text: str) -> None:
         """Fail on a node: SLOT REASON; the part ends by the script."""
         slot, reason = text.split(None, 1)
-        self._on(slot).gang.on_failure(reason)
+        self._on(slot).gang.report(Failed(self._on(slot).roster.attempt, reason))
 
     def do_stop(self, text: str) -> None:
         """Stop on a node: SLOT GRACE OCCASION REASON."""
         slot, grace, occasion, reason = text.split(None, 3)
         agent = self._on(slot)
         order = StopOrder(reason, float(grace), occasion)
-        agent.gang.on_stop(order)
+        agent.gang.report(order)
         agent.stop(order)
 
     def do_hold(self, text: str) -> None:
@@ -488,7 +487,7 @@ class World:
         one, other, message = text.split(None, 2)
         agent = self._on(one)
         key = (agent.loop.host, int(other))
-        self._channels[key if key in self._channels else (agent.loop.host, agent.slot)].send_text(message)
+        self._channels[key if key in self._channels else (agent.loop.host, agent.slot)].send(message)
 
 
 @contextmanager

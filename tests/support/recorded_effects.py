@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from clusterctl.node.gang.membership import Gang
 from clusterctl.node.lifecycle.run import AttemptState, Effects, Processes, Run, RunState
-from clusterctl.node.lifecycle.transitions import follow
+from clusterctl.node.lifecycle.transitions import counts
 
 
 class Call(NamedTuple):
@@ -89,5 +89,6 @@ def make_run(state: RunState) -> tuple[Run, list[Call]]:
 def transition(state: RunState, event: partial[None]) -> tuple[RunState, tuple[Call, ...]]:
     """Follow the rule of an event; returns the next state and what was called."""
     run, calls = make_run(state)
-    follow(run, event)
+    if counts(event, run.phase):
+        event(run)
     return run.state, tuple(calls)

@@ -80,19 +80,50 @@ CLOCKS = re.compile(r'state {"clocks": {[^}]*}}$')
 NUMBERS = ("pid", "starttime", "port", "agent")
 
 
+# Writes down, for each message, which functions of the product have called each other, the loop's left out.
+CALLERS = """
+import os, sys
+from clusterctl.node.runtime import connections, event_loop
+from clusterctl.node.state import run_record
+
+send, loop, rundirs = connections.LineSocket.send, event_loop.run_in_thread.__code__.co_filename, []
+
+class Record(run_record.Record):
+    def __init__(self, rundir, state):
+        super().__init__(rundir, state)
+        rundirs.append(rundir)
+
+def traced_send(self, data=b""):
+    calls, frame = ["send"], sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != loop:
+        calls.append(frame.f_code.co_name)
+        frame = frame.f_back
+    descriptor = os.open(rundirs[0] + "/callers", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, " ".join(reversed(calls)).encode() + b"\\n")
+    os.close(descriptor)
+    return send(self, data)
+
+connections.LineSocket.send = traced_send
+run_record.Record = Record
+
+from clusterctl.node.main import main
+main()
+"""
+
+
 @cache
-def traced_zip() -> bytes:
+def traced_zip(main: str = MAIN) -> bytes:
     """Build the payload that traces."""
     content = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(payload_zip())) as plain, zipfile.ZipFile(content, "w") as archive:
         for entry in plain.infolist():
-            archive.writestr(entry, MAIN if entry.filename == "__main__.py" else plain.read(entry))
+            archive.writestr(entry, main if entry.filename == "__main__.py" else plain.read(entry))
     return content.getvalue()
 
 
-def traced(run: NodeRun) -> NodeRun:
+def traced(run: NodeRun, main: str = MAIN) -> NodeRun:
     """Let a run that has not begun be traced."""
-    run.zip = traced_zip()
+    run.zip = traced_zip(main)
     run.provide_payload()
     return run
 

@@ -20,7 +20,7 @@ import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional
 
-from ...protocol.messages.gang import TO_HUB, TO_PEER, Bounds, Form, Message, read_message, render_message
+from ...protocol.messages.gang import TO_HUB, TO_PEER, Bounds, Form, Message, read_message
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.connections import (
@@ -140,12 +140,8 @@ class SecureChannel:
         self._on_message = on_message
         self._line_socket.trust(self._on_line, on_close, MAX_LINE)
 
-    def send(self, message: Message, attempt: Optional[int] = None) -> None:
-        """Send a message."""
-        self.send_text(render_message(message, attempt))
-
-    def send_text(self, text: str) -> None:
-        """Send a message that is rendered already, as for other members."""
+    def send(self, text: str) -> None:
+        """Send a message that `render_message` has written."""
         for line in self._out.sign(text):
             self._line_socket.send(line)
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, Dict, List, Optional, Set
+from functools import partial
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Union
 
 from ...protocol.frames import CLOCK_SLACK
 from ...protocol.messages import gang as messages
@@ -39,9 +40,9 @@ from .limits import (
     silence_limit,
     silent_beats,
 )
-from .membership import Clocks, Closed, Member, Role, make_table
+from .membership import Clocks, Member
 from .node_check import SilentNodes, describe_loss
-from .state import GangState
+from .role import Closed, GangState, Role, make_table
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd, StopRecord
@@ -98,8 +99,8 @@ class Hub(Role[Phase]):
     """The gang as the node that leads it sees it."""
 
     def __init__(self, state: GangState) -> None:
-        self.context = state.context
-        self.state, self.roster, self.policy = state, state.roster, state.policy
+        super().__init__(state)
+        self.policy = state.policy
         self.slot = self.roster.own_slot
         self.phase = Phase.JOINING
         self.members: Dict[Slot, Member] = {}
@@ -119,17 +120,17 @@ class Hub(Role[Phase]):
         self._previous_hub: Optional[Slot] = None
         self._gathering_ends = float("inf")  # by the monotonic clock
 
-    def _handle(self, slot: Slot, message: Message) -> None:
-        self._on_event(type(message), slot, message)
-
-    def report(self, message: Message) -> None:
-        """Take it as a peer's."""
-        self._handle(self.slot, message)
+    def report(self, message: Message, slot: Optional[Slot] = None) -> None:
+        """Take a message of this node's own agent as that of a peer, which is named by its slot."""
+        method = self._find_method(type(message))
+        if method is not None:
+            method(self, self.slot if slot is None else slot, message)
 
     # who is here
 
     def open(self) -> None:
         """Accept the others, and report the port to the client."""
+        super().open()
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
             self.context.report("hub", {"port": self.state.listener.port})
@@ -141,7 +142,7 @@ class Hub(Role[Phase]):
             return False
         member = self.members[slot] = Member(channel)
         self.roster.set_node(slot, channel.node)
-        channel.open(lambda message: self._handle(slot, message), lambda why: self._on_closed(member, why))
+        channel.open(partial(self.report, slot=slot), partial(self._on_closed, member))
         self._send_beat(slot, member)
         return True
 
@@ -188,7 +189,7 @@ class Hub(Role[Phase]):
         member.on_reply(reply)
         if not member.joined:
             member.joined = True
-            member.channel.send(messages.Welcome())
+            member.channel.send(messages.render_message(messages.Welcome()))
 
     def _on_closed(self, member: Member, why: str) -> None:
         slot = member.channel.slot
@@ -197,7 +198,7 @@ class Hub(Role[Phase]):
         del self.members[slot]
         self._silent_nodes.forget(slot)
         self._last_seen[slot] = member.channel.last_seen
-        self._handle(slot, Closed(why))
+        self.report(Closed(why), slot)
 
     def _closed_early(self, slot: Slot, closed: Closed) -> None:
         """It may come back before GO."""
@@ -233,11 +234,10 @@ class Hub(Role[Phase]):
         node, node_rank = self.roster.node(slot), self.roster.node_rank(slot)
         return lost_part(node, node_rank, why, time.time(), self._last_seen.get(slot))
 
-    def _send_all(self, message: Message, besides: Optional[Slot] = None) -> None:
+    def _send_all(self, message: Message) -> None:
         text = messages.render_message(message)
-        for slot, member in list(self.members.items()):
-            if slot != besides:
-                member.channel.send_text(text)
+        for member in list(self.members.values()):
+            member.channel.send(text)
 
     @property
     def _present_slots(self) -> Set[Slot]:
@@ -272,15 +272,6 @@ class Hub(Role[Phase]):
 
     # an attempt ends
 
-    def _fail(self, slot: Slot, message: messages.Failed) -> None:
-        if message.attempt == self.roster.attempt:
-            reason = f"{self.roster.node(slot)}: {message.reason}"
-            self._stop_all(slot, failure_order(reason))
-
-    def _stop(self, slot: Slot, order: messages.StopOrder) -> None:
-        self.state.record_stop(order)
-        self._stop_all(slot, order)
-
     def _stop_between(self, _: Slot, order: messages.StopOrder) -> None:
         """No part is running: a person's stop, or the time limit, ends the run at once."""
         if order.kind != FAILURE:
@@ -293,18 +284,27 @@ class Hub(Role[Phase]):
             self.state.record_stop(order)
             self._limit_gathering(FINAL_GRACE)
 
-    def _stop_all(self, origin: Optional[Slot], order: messages.StopOrder) -> None:
+    def _stop_all(self, origin: Optional[Slot], message: Union[messages.Failed, messages.StopOrder]) -> None:
         """End the attempt but on the node that it began with, which does so itself; later orders only hurry."""
-        current = self.round
+        current, node = self.round, "" if origin is None else self.roster.node(origin)
+        if isinstance(message, messages.StopOrder):
+            order = message
+        elif message.attempt == self.roster.attempt:
+            order = failure_order(f"{node}: {message.reason}")
+        else:
+            return
+        self.state.record_stop(order)
         if order.grace >= current.shortest_grace:
             return
         current.shortest_grace = order.grace
         self._enter(Phase.STOPPING)
         self._wait(overdue_after(self.context.spec, order.grace), "overdue")
         if current.stop is None:
-            node = "" if origin is None else self.roster.node(origin)
             current.stop = {"node": node, "reason": order.reason, "time": time.time(), "kind": order.kind}
-        self._send_all(limit_grace(order, self._bounds), besides=origin)
+        text = messages.render_message(limit_grace(order, self._bounds))
+        for slot, member in list(self.members.items()):
+            if slot != origin:
+                member.channel.send(text)
         if origin != self.slot and self.slot not in current.parts:
             self.context.stop(order)
 
@@ -344,8 +344,7 @@ class Hub(Role[Phase]):
                 else f"{node}: {part['reason'] or part['state']}"
             )
             self._stop_all(slot, failure_order(how))
-        is_running = self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-        if is_running and self.round.expected <= set(self.round.parts):
+        if self.phase in ATTEMPT and self.round.expected <= set(self.round.parts):
             self._judge()
 
     # whether there is another
@@ -392,9 +391,8 @@ class Hub(Role[Phase]):
         self._decide_if_cleared()
 
     def _decide_if_cleared(self) -> None:
-        if self.phase is Phase.CLEARING and self._present_slots & self.round.expected <= set(
-            self.round.cleared
-        ):
+        awaited = self._present_slots & self.round.expected - set(self.round.cleared)
+        if self.phase is Phase.CLEARING and not awaited:
             self._decide()
 
     def _decide(self) -> None:
@@ -509,7 +507,7 @@ class Hub(Role[Phase]):
         if slot == self.slot:
             self.context.on_go(address, port)
         elif slot in self.members:
-            self.members[slot].channel.send(messages.Go(address, port))
+            self.members[slot].channel.send(messages.render_message(messages.Go(address, port)))
 
     # after a hub that is lost
 
@@ -605,10 +603,10 @@ class Hub(Role[Phase]):
             "GO": {_begin: (Phase.JOINING,)},
             messages.BeatReply: {_answered: tuple(Phase)},
             messages.NodeChecked: {_checked: NOT_OVER},
-            messages.Failed: {_fail: ATTEMPT},
+            messages.Failed: {_stop_all: ATTEMPT},
             messages.StopOrder: {
                 _record_stop: (Phase.JOINING,),
-                _stop: ATTEMPT,
+                _stop_all: ATTEMPT,
                 _stop_between: (Phase.CLEARING, Phase.PAUSING),
                 _stop_gathering: (Phase.GATHERING,),
             },

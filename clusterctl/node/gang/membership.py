@@ -1,4 +1,4 @@
-"""What an agent asks of its gang and the gang has of its agent; a peer as the hub sees it; events by phases.
+"""What an agent asks of its gang and the gang has of its agent; a peer as the hub sees it.
 
 The limits are in `limits`, the record of a run's end is made by `attempts`.
 """
@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from enum import Enum
 from typing import (
     TYPE_CHECKING,
     Any,
-    Callable,
     Deque,
     Dict,
-    Generic,
     List,
-    NamedTuple,
     Optional,
     Tuple,
-    TypeVar,
-    Union,
 )
 
-from ...protocol.messages.gang import BeatReply, HubBeat, StopOrder
+from ...protocol.messages.gang import BeatReply, HubBeat, Message, StopOrder, render_message
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
@@ -47,6 +41,7 @@ class GangContext:
         self.loop = loop
         self.spec = spec
         self.token = token
+        self.gang = Gang(self)  # this node's place in it: hub or peer, another one after a hub is lost
 
     def report(self, event: EventName, facts: AnyEventFacts) -> None:
         """Send an event to the client."""
@@ -131,11 +126,8 @@ class Gang:
     def on_go(self) -> None:
         """Take GO, which was given here."""
 
-    def on_failure(self, reason: str) -> None:
-        """Report that something failed here."""
-
-    def on_stop(self, order: StopOrder) -> None:
-        """Report that the run was stopped here, or its time was up."""
+    def report(self, message: Message) -> None:
+        """Report a failure here, or that the run was stopped here, or its time was up."""
 
     def on_end(self, part: PartRecord) -> None:  # noqa: ARG002, RUF100 - there is no other node to send it to
         """Report that this node's part has ended; `leave` is called when the others know."""
@@ -160,7 +152,7 @@ class Member:
         """Ask for the peer's time; `quiet` is for how long no rank of the run has made progress."""
         self.channel.unanswered_beats += 1
         self._sent_beats.append(time.time())
-        self.channel.send(HubBeat(self._sent_beats[-1], quiet))
+        self.channel.send(render_message(HubBeat(self._sent_beats[-1], quiet)))
 
     def on_reply(self, reply: BeatReply) -> None:
         """Take the answer; ChannelError if it is to nothing that was asked."""
@@ -205,61 +197,3 @@ class Clocks:
             self._beats_left = CLOCKS_PERIOD
             offsets = {node: round(member.offset * 1e6) for node, member in members.items()}
             self._context.save_clocks(offsets)
-
-
-class Closed(NamedTuple):
-    """The connection to another agent has ended, or it was silent for too long."""
-
-    why: str
-
-
-class Unreachable(NamedTuple):
-    """The hub could not be reached."""
-
-    why: str
-
-
-PhaseType = TypeVar("PhaseType", bound=Enum)
-Event = Union[type, str]  # a message or another value; GO; a timer, whose name is in small letters
-Handler = Callable[..., None]
-
-
-def make_table(
-    rows: Dict[Any, Dict[Handler, Tuple[PhaseType, ...]]],
-) -> Dict[Tuple[PhaseType, Event], Handler]:
-    """Return the method that an event calls in a phase, from the phases of each method of an event."""
-    table: Dict[Tuple[PhaseType, Event], Handler] = {}
-    for event, methods in rows.items():
-        for method, phases in methods.items():
-            for phase in phases:
-                if (phase, event) in table:
-                    raise ValueError(f"two methods for {event} in {phase}")
-                table[phase, event] = method
-    return table
-
-
-class Role(Generic[PhaseType]):
-    """A hub or a peer: what it does about an event depends on its phase, by its table."""
-
-    table: Dict[Tuple[PhaseType, Event], Handler]
-    phase: PhaseType
-    context: GangContext
-
-    def on_go(self) -> None:
-        """Take GO, which was given here."""
-        self._on_event("GO")
-
-    def _on_event(self, event: Event, *arguments: Any) -> None:
-        method = self.table.get((self.phase, event))
-        if method is not None:
-            method(self, *arguments)
-
-    def _wait(self, seconds: float, timer: str) -> None:
-        self.context.loop.after(seconds, timer, lambda: self._on_event(timer))
-
-    def _enter(self, phase: PhaseType) -> None:
-        """Begin a phase; what was waited for in the one before, and has no place here, is not any more."""
-        self.phase = phase
-        for event in {event for _, event in self.table}:
-            if isinstance(event, str) and event.islower() and (phase, event) not in self.table:
-                self.context.loop.cancel(event)

@@ -27,7 +27,7 @@ from typing import (
     Tuple,
 )
 
-from ...protocol.messages.gang import CheckNode, NodeChecked
+from ...protocol.messages.gang import CheckNode, NodeChecked, render_message
 from ...protocol.ranks import Slot
 from ..runtime.event_loop import Loop
 from .limits import SUSPECTED_AFTER, beat_interval
@@ -127,7 +127,7 @@ class SilentNodes:
             checks.start(slot, also, lambda answers: report(NodeChecked(slot, answers)))
             for witness in witnesses:
                 if witness in members:  # sending to the one before it may have failed
-                    members[witness].channel.send(CheckNode(slot))
+                    members[witness].channel.send(render_message(CheckNode(slot)))
 
     def record(self, slot: Slot, message: NodeChecked) -> None:
         """Take what one of those found."""

@@ -37,9 +37,8 @@ from .limits import (
     silence_limit,
     silent_beats,
 )
-from .membership import Closed, Role, Unreachable, make_table
 from .node_check import describe_loss
-from .state import GangState
+from .role import Closed, GangState, Role, Unreachable, make_table
 
 
 class Phase(Enum):
@@ -70,8 +69,8 @@ class Peer(Role[Phase]):
     """The gang as any node but the one that leads it sees it."""
 
     def __init__(self, state: GangState, hub_slot: Slot) -> None:
-        self.context, spec = state.context, state.context.spec
-        self.state, self.roster = state, state.roster
+        super().__init__(state)
+        spec = state.context.spec
         self.phase = Phase.CONNECTING
         self._hub_slot = hub_slot
         self._bounds = read_bounds(spec)
@@ -95,6 +94,11 @@ class Peer(Role[Phase]):
         if not (self.state.policy.never and isinstance(message, OF_RESTARTS)):
             self._on_event(type(message), message)
 
+    def open(self) -> None:
+        """Listen in a run that may start again: this node may have to be the hub."""
+        if not self.state.policy.never:
+            super().open()
+
     def join(self, port: int) -> None:
         """Go to node 0."""
         self._connect(str(self.context.spec["master_addr"]), port)
@@ -113,6 +117,7 @@ class Peer(Role[Phase]):
         if isinstance(message, messages.Ended):
             self._handle(message)
         elif isinstance(message, messages.StopOrder):
+            self.state.record_stop(message)
             self._send(limit_grace(message, self._bounds))
             self._record_grace(message)
         else:
@@ -153,7 +158,8 @@ class Peer(Role[Phase]):
 
     def _send(self, message: Message) -> None:
         if self._channel is not None:
-            self._channel.send(message, None if self.state.policy.never else self.roster.attempt)
+            attempt = None if self.state.policy.never else self.roster.attempt
+            self._channel.send(messages.render_message(message, attempt))
 
     # the hub
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from ...protocol.exit_status import describe_alone, describe_end, describe_limit, describe_stall
-from ...protocol.messages.gang import StopOrder
+from ...protocol.messages.gang import Failed, StopOrder
 from ...protocol.ranks import Rank
 from ...protocol.reasons import DONE, FAILURE, NODE_0_ENDED, TIME
 from ...protocol.states import FAILED, FAILED_SETUP, STOPPED, SUCCEEDED, TIMEOUT
@@ -167,7 +167,7 @@ def stop_servants(run: Run) -> None:
     """End the programs that serve node 0's, which has ended in order."""
     spec = run.attempt.spec
     if ends_with_first(run) and spec["node_rank"] == 0 and not run.attempt.has_cause:
-        run.effects.gang.on_stop(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE))
+        run.effects.gang.report(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE))
 
 
 def ends_with_first(run: Run) -> bool:
@@ -210,14 +210,18 @@ def on_stalled(run: Run, seconds: float) -> None:
 # causes of an end
 
 
-def fail(run: Run, reason: str, wait: float = FAILURE_WAIT) -> None:
-    """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
+def fail(run: Run, reason: str, wait: float = FAILURE_WAIT, *, may_hold: bool = True) -> None:
+    """Take the first failure as the cause, unless we were stopping anyway; report it, and begin the end."""
     if run.attempt.has_cause:
         return
-    if is_servant(run):
+    if may_hold and is_servant(run):
         hold_failure(run, reason)
-    else:
-        fail_now(run, reason, wait)
+        return
+    run.change(first_failure=reason)
+    shorten_kill(run, wait, SUMMARY_TIME)
+    begin_end(run)
+    run.effects.gang.report(Failed(run.attempt.number, reason))
+    schedule_tick(run)
 
 
 def hold_failure(run: Run, reason: str) -> None:
@@ -231,17 +235,8 @@ def hold_failure(run: Run, reason: str) -> None:
 def on_held_over(run: Run) -> None:
     """Count the failure: node 0's program goes on, although one that serves it has failed."""
     if not run.attempt.has_cause and run.attempt.held_failure:
-        fail_now(run, run.attempt.held_failure, FAILURE_WAIT)
+        fail(run, run.attempt.held_failure, may_hold=False)
         on_tick(run)
-
-
-def fail_now(run: Run, reason: str, wait: float) -> None:
-    """Report it and begin the end."""
-    run.change(first_failure=reason)
-    shorten_kill(run, wait, SUMMARY_TIME)
-    begin_end(run)
-    run.effects.gang.on_failure(reason)
-    schedule_tick(run)
 
 
 def begin_end(run: Run) -> None:
@@ -332,7 +327,7 @@ def on_time_is_up(run: Run) -> None:
 def stop_everywhere(run: Run, order: StopOrder) -> None:
     """End the part of this node, and the others'."""
     # the others first: what they lose when our ranks end must not look like a failure of theirs
-    run.effects.gang.on_stop(order)
+    run.effects.gang.report(order)
     on_stop_ordered(run, order)
 
 
@@ -363,7 +358,7 @@ def stop_unsupervised(run: Run, reason: str) -> None:
     run.change(lost=reason)
     run.change(lost_at=run.state.time)
     begin_end(run)
-    run.effects.gang.on_failure(reason)
+    run.effects.gang.report(Failed(run.attempt.number, reason))
     kill_now(run)
 
 

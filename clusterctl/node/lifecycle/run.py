@@ -246,7 +246,11 @@ class Effects(ABC):
     """What a run on this node has beside the processes of its attempt: record, client, timers, logs, locks, gang."""
 
     processes: Processes  # of the current attempt
-    gang: Gang
+
+    @property
+    @abstractmethod
+    def gang(self) -> Gang:
+        """Return this node's place among the others."""
 
     @abstractmethod
     def journal(self, event: JournalEvent, facts: AnyJournalFacts) -> None:

@@ -304,7 +304,7 @@ def on_torchrun_exited(
         if exit_code == 0:
             stop_servants(run)
         else:
-            torchrun_failed(run, unseen_failure)
+            fail(run, unseen_failure or record_torchrun_failure(run))
         if run.attempt.held_failure and not run.attempt.has_cause:
             return
     elif not run.attempt.has_cause and run.attempt.gate_failed is None:
@@ -317,13 +317,13 @@ def on_torchrun_exited(
     on_tick(run)
 
 
-def torchrun_failed(run: Run, unseen_failure: str) -> None:
-    """Take a worker whose end was not seen as the cause, or torchrun; one that was killed left its workers for us."""
+def record_torchrun_failure(run: Run) -> str:
+    """Return torchrun's end as the cause; one that was killed is recorded: it has left its workers for us."""
     attempt = run.attempt
     reason = f"torchrun {describe_end(attempt.exit, attempt.signal)}"
-    if attempt.signal is not None and not run.attempt.has_cause and not unseen_failure:
+    if attempt.signal is not None and not attempt.has_cause:
         run.change(torchrun_killed={"rank": None, "reason": reason, "time": run.state.time})
-    fail(run, unseen_failure or reason)
+    return reason
 
 
 def gate_failed(run: Run, text: str, *, in_environment: bool) -> None:

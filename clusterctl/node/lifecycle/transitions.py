@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 from . import ending, starting
 from .ending import OVER
-from .run import Phase, Run
+from .run import Phase
 
 if TYPE_CHECKING:
     from .run import Event
@@ -84,7 +84,6 @@ PHASES: Dict[Callable[..., Any], Tuple[Phase, ...]] = {
 }
 
 
-def follow(run: Run, event: Event) -> None:
-    """Follow the rule of an event, if it counts in the phase of the run."""
-    if run.phase in PHASES[event.func]:
-        event(run)
+def counts(event: Event, phase: Phase) -> bool:
+    """Return whether the rule of an event is followed in a phase."""
+    return phase in PHASES[event.func]

@@ -147,12 +147,21 @@ class LineSocket:
         """Send an object as a line of JSON."""
         self.send(json.dumps(fields).encode("ascii") + b"\n")
 
-    def send(self, data: bytes) -> None:
-        """Send as soon as the other side takes it."""
+    def send(self, data: bytes = b"") -> None:
+        """Send this and what is unsent, now and as soon as the other side takes more."""
         if self.closed:
             return
         self._unsent += data
-        self._write()
+        try:
+            while self._unsent:
+                del self._unsent[: self.conn.send(memoryview(bytes(self._unsent[:CHUNK])))]
+                self._count_progress()
+        except BlockingIOError:
+            self._loop.watch_writable(self.conn.fileno(), self.send)
+        except OSError as error:
+            self._fail_with(error)
+        else:
+            self._loop.unwatch_writable(self.conn.fileno())
         if len(self._unsent) > MAX_UNSENT:
             self.fail("it does not read")
 
@@ -190,19 +199,6 @@ class LineSocket:
     def _count_progress(self) -> None:
         if self._idle_limit is not None:
             self._idle_limit()
-
-    def _write(self) -> None:
-        try:
-            while self._unsent:
-                del self._unsent[: self.conn.send(memoryview(bytes(self._unsent[:CHUNK])))]
-                self._count_progress()
-        except BlockingIOError:
-            self._loop.watch_writable(self.conn.fileno(), self._write)
-            return
-        except OSError as error:
-            self._fail_with(error)
-            return
-        self._loop.unwatch_writable(self.conn.fileno())
 
     def _fail_with(self, error: OSError) -> None:
         """End it; a closed end with something unread in it is reported by an error, and is a sign of life too."""

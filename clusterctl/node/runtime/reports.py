@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
 
 if TYPE_CHECKING:
     from .event_loop import Loop
@@ -20,16 +20,15 @@ def write_report(report: int, entry: Mapping[str, Any]) -> None:
 class Reports:
     """Reads the reports of a child as they come."""
 
-    def __init__(self, loop: Loop, descriptor: int, on_report: Callable[[Any], None]) -> None:
+    def __init__(self, loop: Loop, descriptor: int, on_readable: Callable[[], None]) -> None:
         self._loop = loop
         self._descriptor: Optional[int] = descriptor
-        self._on_report = on_report
         self._unread = b""
         os.set_blocking(descriptor, False)
-        loop.watch(descriptor, self.read)
+        loop.watch(descriptor, on_readable)
 
-    def read(self) -> None:
-        """Take in what has come."""
+    def read(self) -> Iterator[Any]:
+        """Yield the reports that have come."""
         while self._descriptor is not None:
             try:
                 chunk = os.read(self._descriptor, 1 << 16)
@@ -44,7 +43,7 @@ class Reports:
                 report = json.loads(line.decode("utf-8"))
             except ValueError:  # its last words, cut off
                 continue
-            self._on_report(report)
+            yield report
 
     def close(self) -> None:
         """Read no more."""

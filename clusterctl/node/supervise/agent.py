@@ -94,7 +94,11 @@ class Agent(Effects):
         state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
         self._run = self._events.run = Run(state, self)
         self._orders = GangOrders(self._loop, spec, self._record, self._events)
-        self.gang = Gang(self._orders)
+
+    @property
+    def gang(self) -> Gang:
+        """Return this node's place among the others: hub or peer, another one after a hub is lost."""
+        return self._orders.gang
 
     def _make_attempt(self, secrets: Dict[str, str], token: str) -> Attempt:
         site = Site(self._loop, self._record, self._rundir, secrets, token, self._events, self._warm)
@@ -109,7 +113,7 @@ class Agent(Effects):
         reserve_disk(self._rundir)
         os.set_blocking(self._descriptors.beats, False)
         wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
-        self._loop.watch(wakeup, lambda: self._on_signals(os.read(wakeup, 512)))
+        self._loop.watch(wakeup, partial(self._on_signals, wakeup))
         self._loop.watch(self._descriptors.orders, self._on_guardian)
         own_identity = identify(os.getpid())
         self._record.set(
@@ -179,7 +183,7 @@ class Agent(Effects):
         self._prepared = True
         self._locks.on_order("lock")
         self._orders.token = token.encode("utf-8")
-        self.gang = make_gang(self._orders)
+        self._orders.gang = make_gang(self._orders)
         self.processes = self._make_attempt(secrets, token)
         self._events.post(partial(starting.on_prepared))
 
@@ -191,13 +195,14 @@ class Agent(Effects):
         self._loop.unwatch(self._descriptors.orders)
         self._events.post(partial(ending.on_guardian_lost))
 
-    def _on_signals(self, signal_numbers: bytes) -> None:
-        """Serve signals."""
-        if signal.SIGTERM in signal_numbers:
+    def _on_signals(self, wakeup: int) -> None:
+        """Serve signals, whose numbers come from this descriptor."""
+        if signal.SIGTERM in os.read(wakeup, 512):
             self._stop("agent")
         for pid, status in reap():
             self._warm.on_child_exit(pid)
-            self.processes.on_child_exit(pid, status)
+            for event, ended_by in self.processes.on_child_exit(pid, status):
+                self.processes.post(event, ended_by=ended_by)
 
     def _stop(self, signalled: str) -> None:
         """End the run because this process of it received SIGTERM, perhaps after keeping where the ranks are."""
@@ -320,7 +325,7 @@ class Agent(Effects):
 
     def begin_attempt(self, spec: Spec) -> None:
         """Replace the processes of the attempt by those of another."""
-        self.processes = self.processes.replace_by(spec)
+        self.processes = self.processes.begin_next(spec)
 
     def unlock(self) -> None:
         """Release the locks when the memory is free: what is waited for after that needs no GPU."""
@@ -360,6 +365,6 @@ def make_gang(context: GangContext) -> Gang:
     """Make this node's member of the gang; where there is none its code is not loaded."""
     if not context.spec.get("restart") and not context.spec.get("gang"):
         return Gang(context)
-    from ..gang.failover import GangMember
+    from ..gang.failover import start
 
-    return GangMember(context)
+    return start(context)

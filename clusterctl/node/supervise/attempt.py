@@ -7,7 +7,19 @@ import socket
 import time
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ...protocol.ranks import Rank
 from ...protocol.reasons import DONE
@@ -41,6 +53,7 @@ if TYPE_CHECKING:
     from ...protocol.states import RunState
     from ..lifecycle.run import Event
 
+    End = Tuple[Event, Optional[int]]  # of a worker or torchrun, with the signal that ended it, if one did
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
 
@@ -85,20 +98,14 @@ class Attempt(Processes):
         self._temporary = (
             TemporaryFiles(site.rundir, spec, site.token) if needs_temporary_files(spec) else None
         )
-        self._replaced = False
+        self.post = partial(site.events.post, source=self)
         self.torchrun: Optional[GateProcess] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
         self.stages = Stages(site.loop, site.rundir, spec, site.secrets, self.evidence, self.post)
         self.gpu_memory_wait = GpuMemoryWait(site.loop, spec, site.record)
 
-    def post(self, event: Event) -> None:
-        """Report what was seen, unless another attempt has begun."""
-        if not self._replaced:
-            self._site.events.post(event)
-
-    def replace_by(self, spec: Spec) -> Attempt:
+    def begin_next(self, spec: Spec) -> Attempt:
         """Begin another attempt in the place of this one."""
-        self._replaced = True
         return Attempt(self._site, spec)
 
     # the start
@@ -145,9 +152,7 @@ class Attempt(Processes):
                 self._temporary.hold()
             spec = self.stages.spec
             paths = make_paths(self._site.rundir, spec)
-            self.torchrun = GateProcess(
-                self._site.loop, spec, paths, self.post, self._on_worker_end, self._on_gate_exit
-            )
+            self.torchrun = GateProcess(self._site.loop, spec, paths, self.post, self._post_ends)
             self.torchrun.start(os.environ, self._site.secrets, self._site.warm)
             port = self._master_port.port if other_port and self._master_port is not None else None
             self.post(partial(starting.on_gate_started, entry=self.torchrun.as_dict(), port=port))
@@ -183,24 +188,31 @@ class Attempt(Processes):
 
     # what torchrun and its workers do
 
-    def _on_worker_end(self, worker: Worker) -> None:
-        """Post the end of a worker; where that is a launcher of ranks, it follows as that of torchrun."""
-        if self._nested.workers is None:
-            event = partial(
-                ending.on_rank_exited,
-                rank=worker.rank,
-                pid=worker.identity.pid,
-                exit_code=worker.exit,
-                signal=worker.signal,
-                failure=worker.describe() if worker.failed else "",
-            )
-            self._post_end(event, worker.signal)
+    def _post_ends(self) -> None:
+        """Post the ends of workers that are known now."""
+        for event, ended_by in self._describe_ends(
+            self.torchrun.find_ended() if self.torchrun is not None else ()
+        ):
+            self.post(event, ended_by=ended_by)
 
-    def _on_gate_exit(self) -> None:
-        """Post the end of the gate, or of torchrun."""
-        torchrun = self.torchrun
-        entry = torchrun.as_dict() if torchrun is not None else None
-        assert torchrun is not None and entry is not None
+    def _describe_ends(self, workers: Iterable[Worker]) -> Iterator[End]:
+        """Describe the ends of workers; where that is a launcher of ranks, it follows as that of torchrun."""
+        for worker in workers:
+            if self._nested.workers is None:
+                event = partial(
+                    ending.on_rank_exited,
+                    rank=worker.rank,
+                    pid=worker.identity.pid,
+                    exit_code=worker.exit,
+                    signal=worker.signal,
+                    failure=worker.describe() if worker.failed else "",
+                )
+                yield event, worker.signal
+
+    def _describe_gate_end(self, torchrun: GateProcess) -> End:
+        """Describe the end of the gate, or of torchrun."""
+        entry = torchrun.as_dict()
+        assert entry is not None
         failed = torchrun.fill_unseen_ends() if torchrun.exit != 0 else []
         event = partial(
             starting.on_torchrun_exited,
@@ -210,18 +222,18 @@ class Attempt(Processes):
             unseen_failure=failed[0].describe() if failed else "",
             in_environment=self.stages.has_prefix,
         )
-        self._post_end(event, torchrun.signal)
+        return event, torchrun.signal
 
-    def _post_end(self, event: Event, signal: Optional[int]) -> None:
-        if not self._replaced:
-            self._site.events.post_end(event, signal)
-
-    def on_child_exit(self, pid: int, status: int) -> None:
-        """Take the end of a child."""
+    def on_child_exit(self, pid: int, status: int) -> Iterator[End]:
+        """Take the end of a child, and yield what ended with it."""
         self.stages.on_child_exit(pid, status)
         self._nested.on_child_exit(pid, status)
-        if self.torchrun is not None:
-            self.torchrun.on_child_exit(pid, status)
+        torchrun = self.torchrun
+        if torchrun is not None:
+            is_gate = pid == torchrun.pid
+            yield from self._describe_ends(torchrun.on_child_exit(pid, status))
+            if is_gate:
+                yield self._describe_gate_end(torchrun)
 
     def workers(self) -> Dict[Rank, Worker]:
         """Return the workers announced so far."""
@@ -315,8 +327,7 @@ class Attempt(Processes):
     def find_remaining(self) -> None:
         """Post what still runs; first the ends of workers that do not: torchrun may have left them as our zombies."""
         remaining = self._process_tree.remaining()
-        if self.torchrun is not None:
-            self.torchrun.check_workers()
+        self._post_ends()
         self.post(partial(ending.on_remaining, processes=remaining))
 
     def close(self, remaining: List[Stat], *, started: bool) -> None:

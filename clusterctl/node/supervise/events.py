@@ -16,7 +16,7 @@ from ..gang.membership import GangContext
 from ..lifecycle.ending import on_concluded, on_gang_done, on_paused, on_stop_ordered
 from ..lifecycle.run import Phase, Run
 from ..lifecycle.starting import on_attempt_called, on_gang_go
-from ..lifecycle.transitions import follow
+from ..lifecycle.transitions import counts
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Stream
 from ..state.run_record import Record
@@ -24,7 +24,7 @@ from ..state.run_record import Record
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, GangRecord, RestartsEnd, RosterEntry, Spec
     from ...protocol.messages.verbs import AnyEventFacts, EventName
-    from ..lifecycle.run import Event
+    from ..lifecycle.run import Event, Processes
 
 
 SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
@@ -46,52 +46,48 @@ class Events:
         self._held: List[Event] = []  # from the end of a process that perhaps an outside stop has ended
         self._busy = False
 
-    def post(self, event: Event) -> None:
-        """Follow the rule of an event."""
-        if self._held:
-            self._held.append(event)
-        else:
-            self._waiting.append(event)
-            self._release()
+    def post(
+        self, *events: Event, ended_by: Optional[int] = None, source: Optional[Processes] = None
+    ) -> None:
+        """Follow the rules of events, unless their source is an attempt that another has replaced.
 
-    def post_end(self, event: Event, signal_number: Optional[int]) -> None:
-        """Follow the rule of the end of a worker or torchrun, which a signal may have ended.
-
-        Slurm, a service manager or the end of a login session signals agent and workers at once. The end of a worker
-        may be seen first, and would make the run FAILED: it waits a moment for the signal that explains it, with all
-        that follows.
+        `ended_by`: the signal that has ended a worker or torchrun. Slurm, a service manager or the end of a login
+        session signals agent and workers at once. The end of a worker may be seen first, and would make the run FAILED:
+        it waits a moment for the signal that explains it, with all that follows.
         """
-        if signal_number == signal.SIGTERM and self.run.phase is Phase.RUNNING and not self._held:
-            self._held.append(event)
+        if source is not None and source is not self.run.processes:
+            return
+        if not self._held and ended_by == signal.SIGTERM and self.run.phase is Phase.RUNNING:
+            self._held.extend(events)
             self._loop.after(self._wait, "outside stop", self._release)
         else:
-            self.post(event)
-
-    def post_stop(self, event: Event) -> None:
-        """Follow the rule of a stop, and then those of what was held back for it."""
-        self._waiting.append(event)
-        self._release()
-
-    def post_first(self, event: Event) -> None:
-        """Follow the rule of an error that has ended another one in its middle, before all that waits."""
-        self._waiting.appendleft(event)
-        self._follow()
-
-    def _release(self) -> None:
-        """Go on with what was held back, after a stop that has come since then."""
-        self._waiting.extend(self._held)
-        self._held.clear()
-        if not self._busy:
-            self._follow()
-
-    def _follow(self) -> None:
+            (self._held or self._waiting).extend(events)
+        if self._busy:
+            return
         self._busy = True
         try:
             while self._waiting:
                 self.run.replace(now=time.monotonic(), time=time.time())
-                follow(self.run, self._waiting.popleft())
+                event = self._waiting.popleft()
+                if counts(event, self.run.phase):
+                    event(self.run)
         finally:
             self._busy = False
+
+    def post_stop(self, event: Event) -> None:
+        """Follow the rule of a stop, and then those of what was held back for it."""
+        held, self._held = self._held, []
+        self.post(event, *held)
+
+    def post_first(self, event: Event) -> None:
+        """Follow the rule of an error that has ended another one in its middle, before all that waits."""
+        self._waiting.appendleft(event)
+        self.post()
+
+    def _release(self) -> None:
+        """Go on with what was held back, after a stop that has come since then."""
+        held, self._held = self._held, []
+        self.post(*held)
 
 
 class Client:

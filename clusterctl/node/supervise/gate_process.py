@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
 from ...protocol.exit_status import split_status
 from ...protocol.run_paths import RunPaths
@@ -142,9 +142,9 @@ class GateProcess:
         spec: Spec,
         paths: AttemptPaths,
         post: Callable[[Event], None],
-        on_worker_end: Callable[[Worker], None],
-        on_exit: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
+        """`on_change` is called when `find_ended` may find something."""
         self.spec = spec
         self.paths = paths
         self.workers = Workers(paths.rundir)
@@ -153,8 +153,8 @@ class GateProcess:
         self.signal: Optional[int] = None
         self.failure = ""
         self._loop = loop
-        self._post, self._on_exit = post, on_exit
-        self._watch = WorkerWatch(loop, self.workers, "poll", on_worker_end, self._read_reports)
+        self._post, self._on_change = post, on_change
+        self._watch = WorkerWatch(loop, self.workers, "poll", on_change)
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
@@ -194,7 +194,7 @@ class GateProcess:
             self._gate = waiting
         else:
             self._gate = start_gate(self.spec, env, self.paths)
-        self._reports = Reports(self._loop, self._gate.report, self._on_report)
+        self._reports = Reports(self._loop, self._gate.report, self._on_change)
 
     def send_go(self, address: str, port: int, token: str = "") -> None:
         """Send GO, with the master's address and port; a gate that has just died is noticed by its end.
@@ -251,31 +251,38 @@ class GateProcess:
             return None
         return {**self._gate.identity.as_dict(), "exit": self.exit, "signal": self.signal}
 
-    def on_child_exit(self, pid: int, status: int) -> None:
-        """Take the end of a child; workers are our children when torchrun died before them."""
+    def on_child_exit(self, pid: int, status: int) -> Iterator[Worker]:
+        """Take the end of a child, and yield the workers whose end that shows; torchrun may have left them to us."""
         if pid == self.pid:
-            self._watch.check()
+            yield from self.find_ended()
             self.ended = True
             self.exit, self.signal = split_status(status)
-            self._on_exit()
             return
         worker = self.workers.on_child_exit(pid, status)
         if worker is not None:
-            self._watch.report_end(worker)
+            self._watch.remove(worker)
+            yield worker
 
-    def check_workers(self) -> None:
-        """Look which workers have ended."""
-        self._watch.check()
+    def find_ended(self) -> Iterator[Worker]:
+        """Yield the workers that have ended: first those that torchrun has reported, in its order.
+
+        Of several ends that are seen at once, as by an agent that was halted, the first is the cause of the others.
+        """
+        for report in self._reports.read() if self._reports is not None else ():
+            worker = self._apply_report(report)
+            if worker is not None:
+                self._watch.remove(worker)
+                yield worker
+        yield from self._watch.check()
 
     def fill_unseen_ends(self) -> List[Worker]:
         """Fill in what only torchrun saw of its workers; returns those of them that failed."""
         return self.workers.fill_unseen_ends(self.exit, read_tail(self.log, 1 << 20))
 
-    def _read_reports(self) -> None:
-        if self._reports is not None:
-            self._reports.read()
-
-    def _on_report(self, report: GateReport) -> None:
+    def _apply_report(self, report: GateReport) -> Optional[Worker]:
+        """Apply a report, and return the worker whose end it is of, if that was not known."""
+        if "ended" in report:
+            return self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
         if "ready" in report:
             self._post(partial(on_gate_ready, torch=report["ready"]))
         elif "failed" in report:
@@ -291,7 +298,4 @@ class GateProcess:
             self._post(partial(on_warm_gate, method=report["warm"], text=report["text"]))
         elif "start" in report:
             self._post(partial(on_start_method, method=report["start"], text=report["text"]))
-        elif "ended" in report:
-            worker = self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
-            if worker is not None:
-                self._watch.report_end(worker)
+        return None

@@ -159,7 +159,7 @@ class HelperProcess:
         argv = [sys.executable, *interpreter_options(), sys.argv[0], "stage", *arguments, str(writer)]
         self.pid = start_child(argv, env, (log, log), kept=[writer], is_bound=True)
         os.close(writer)
-        self._reports = Reports(self._loop, reader, self._on_report)
+        self._reports = Reports(self._loop, reader, self._read_reports)
         self._limit = limit
         self._start_timeout()
 
@@ -171,10 +171,14 @@ class HelperProcess:
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child: one that ended before its last report has failed."""
         if pid == self.pid and self._reports is not None:
-            self._reports.read()
+            self._read_reports()
             self.pid = None
             self._fail(describe_end(*split_status(status)))
             self._reports.close()
+
+    def _read_reports(self) -> None:
+        for report in self._reports.read() if self._reports is not None else ():
+            self._on_report(report)
 
     def _on_report(self, report: HelperReport) -> None:
         if report.get("begins") and not self._finished:

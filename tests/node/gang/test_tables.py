@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang import failover, hub, limits, membership, node_check, peer
+from clusterctl.node.gang import hub, limits, membership, node_check, peer, role
+from clusterctl.node.lifecycle import ending
 from clusterctl.protocol.messages.gang import TO_HUB, TO_PEER, Form
 
 pytestmark = pytest.mark.unit
@@ -18,12 +19,12 @@ Table = dict[tuple[Any, str], str]
 IGNORED = "-"
 
 
-def read_table(role: Any, phases: type[Enum]) -> Table:
+def read_table(kind: Any, phases: type[Enum]) -> Table:
     """Read a role's table into names: of the method that an event calls in a phase, or `-`."""
-    events = {event for _, event in role.table}
+    events = {event for _, event in kind.table}
     return {
         (phase, event if isinstance(event, str) else event.__name__): (
-            role.table[phase, event].__name__.lstrip("_") if (phase, event) in role.table else IGNORED
+            kind.table[phase, event].__name__.lstrip("_") if (phase, event) in kind.table else IGNORED
         )
         for phase in phases
         for event in events
@@ -63,11 +64,11 @@ def test_every_event_has_a_row(table: Table, forms: dict[str, Form], others: set
 def test_an_event_has_one_method_in_a_phase(rows: Any) -> None:
     """Two would leave it to the order of the rows."""
     with pytest.raises(ValueError, match="OVER"):
-        membership.make_table(rows)
+        role.make_table(rows)
 
 
 @pytest.mark.parametrize(
-    ("senders", "forms"), [([hub, limits, membership, node_check], TO_PEER), ([peer, failover], TO_HUB)]
+    ("senders", "forms"), [([hub, limits, membership, node_check], TO_PEER), ([peer, role, ending], TO_HUB)]
 )
 def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str, Form]) -> None:
     """The other side makes a value of each class; what it makes and sends has a row, or `render_message` fails."""
@@ -217,6 +218,6 @@ def test_a_phase_ends_the_waits_that_the_next_one_does_not_have() -> None:
 
 def test_no_role_overrides_another() -> None:
     """Hub and peer have what both share above them and nothing below."""
-    for role in (hub.Hub, peer.Peer):
-        assert not role.__subclasses__()
-        assert [base.__name__ for base in role.__mro__[1:]] == ["Role", "Generic", "object"]
+    for kind in (hub.Hub, peer.Peer):
+        assert not kind.__subclasses__()
+        assert [base.__name__ for base in kind.__mro__[1:]] == ["Role", "Gang", "Generic", "object"]

@@ -15,7 +15,7 @@ from clusterctl.node.lifecycle.run import AttemptState, KillTimes, Phase, RunSta
 from clusterctl.node.lifecycle.transitions import PHASES
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
-from clusterctl.protocol.messages.gang import StopOrder
+from clusterctl.protocol.messages.gang import Failed, StopOrder
 from clusterctl.protocol.reasons import DONE, FAILURE, STOP, TIME
 
 pytestmark = pytest.mark.unit
@@ -192,7 +192,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         (
             call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
             call.journal("torchrun_exited", {"exit": 1, "signal": None}),
-            call.gang.on_failure("torchrun exited with 1"), tick_after(1.0),
+            call.gang.report(Failed(1, "torchrun exited with 1")), tick_after(1.0),
             call.release_port(), call.set_state({"began": TIME_NOW}),
             call.send_client("failed", {"text": "EADDRINUSE", "port_taken": True}), call.close_client(),
             call.find_remaining(),
@@ -227,7 +227,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         run_of(Phase.RUNNING), failed_rank(), Phase.ENDING,
         (
             call.journal("rank_exited", EXIT_3), call.record_workers(0),  # type: ignore[arg-type]  # a rank by value
-            call.gang.on_failure("rank 0 exited with 3"), tick_after(1.0),
+            call.gang.report(Failed(1, "rank 0 exited with 3")), tick_after(1.0),
         ),
     ),
     "the second failure is no cause": (
@@ -247,7 +247,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
     ),
     "a person's stop is one on all nodes": (
         run_of(Phase.RUNNING), partial(ending.on_stop_requested, order=STOPPED), Phase.ENDING,
-        (call.gang.on_stop(STOPPED), *stopping(STOPPED.reason, 5.0), call.terminate_torchrun(), tick_after(5.0)),
+        (call.gang.report(STOPPED), *stopping(STOPPED.reason, 5.0), call.terminate_torchrun(), tick_after(5.0)),
     ),
     "a stop after a failure sends no second SIGTERM": (
         run_of(Phase.ENDING).change(first_failure="rank 0 exited with 3"),
@@ -267,7 +267,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         (
             call.set_state({"torchrun": {**TORCHRUN, "exit": 0}}),
             call.journal("torchrun_exited", {"exit": 0, "signal": None}),
-            call.gang.on_stop(StopOrder("node 0 has ended", 5.0, DONE)), call.find_remaining(),
+            call.gang.report(StopOrder("node 0 has ended", 5.0, DONE)), call.find_remaining(),
         ),
     ),
     "a program that serves node 0's may fail because that has ended": (
@@ -290,7 +290,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
             torchrun_runs=False,
         ),
         partial(ending.on_held_over), Phase.ENDING,
-        (call.gang.on_failure("rank 1 exited with 1"), tick_after(1.0), call.find_remaining()),
+        (call.gang.report(Failed(1, "rank 1 exited with 1")), tick_after(1.0), call.find_remaining()),
     ),
     "a failure elsewhere is no matter of a spare": (
         run_of(Phase.SPARE), partial(ending.on_stop_ordered, order=STOPPED._replace(kind=FAILURE)), Phase.SPARE, (),
@@ -302,7 +302,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
             call.kill_after_hook(),
             call.journal("after_failed", {"reason": "after: was killed by a second stop", "text": ""}),
             call.set_state({"after": "after: was killed by a second stop"}), call.scan_outside(),
-            call.gang.on_stop(STOPPED), *stopping(STOPPED.reason, 5.0),
+            call.gang.report(STOPPED), *stopping(STOPPED.reason, 5.0),
         ),
     ),
     "the client leaves before GO": (
@@ -313,7 +313,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
     "time is up": (
         run_of(Phase.RUNNING, spec={"time_limit": 60.0}), partial(ending.on_time_is_up), Phase.ENDING,
         (
-            call.gang.on_stop(StopOrder("time limit of 1m", 5.0, TIME)),
+            call.gang.report(StopOrder("time limit of 1m", 5.0, TIME)),
             *stopping("time limit of 1m", 5.0), call.terminate_torchrun(), tick_after(5.0),
         ),
     ),
@@ -324,7 +324,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
     "without its guardian a run ends at once": (
         run_of(Phase.RUNNING), partial(ending.on_guardian_lost), Phase.ENDING,
         (
-            call.journal("guardian_lost", {}), call.gang.on_failure("the guardian was killed"), KILL_ALL,
+            call.journal("guardian_lost", {}), call.gang.report(Failed(1, "the guardian was killed")), KILL_ALL,
             tick_after(0.02),
         ),
     ),
@@ -533,7 +533,7 @@ def test_an_error_that_the_agent_can_still_record(
 def test_a_failure_that_is_seen_after_the_last_process_sets_no_kill(phase: Phase) -> None:
     """The next attempt may have begun when it came: that has a torchrun yet to start, and would count as ended."""
     _, actions = transition(run_of(phase, restartable=True), failed_rank())
-    assert call.gang.on_failure("rank 0 exited with 3") in actions
+    assert call.gang.report(Failed(1, "rank 0 exited with 3")) in actions
     assert "start_timer" not in [one.name for one in actions]
 
 

@@ -46,8 +46,7 @@ def summarize(state: RunState, actions: tuple[Call, ...]) -> str:
     """Name the phase, what is written into the journal, what is killed when, and what the gang is told."""
     words = [state.phase.name]
     named = {
-        "gang.on_stop": "gang",
-        "gang.on_failure": "gang",
+        "gang.report": "gang",
         "gang.leave": "leave",
         "kill_below": "kill",
         "terminate_torchrun": "term",

@@ -12,7 +12,7 @@ import pytest
 
 from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.run import Phase
-from clusterctl.node.supervise import agent
+from clusterctl.node.supervise import agent, events
 from clusterctl.node.supervise.agent import Agent, next_beat
 from clusterctl.node.supervise.events import Events
 from clusterctl.protocol.messages.gang import StopOrder
@@ -22,19 +22,16 @@ pytestmark = pytest.mark.unit
 
 
 class Followed(Events):
-    """Events of which only the order is looked at."""
+    """Events of which only the order is looked at: their rules are not followed."""
 
-    def __init__(self, phase: Phase, outside_stop: object) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, phase: Phase, outside_stop: object) -> None:
         self.timers: list[Callable[[], None]] = []
         loop: Any = SimpleNamespace(after=lambda _seconds, _name, work: self.timers.append(work))
         spec: Any = {"outside_stop": outside_stop}
         super().__init__(loop, spec)
-        self.run: Any = SimpleNamespace(phase=phase)
+        self.run: Any = SimpleNamespace(phase=phase, replace=lambda **_: None)
         self.followed: list[object] = []
-
-    def _follow(self) -> None:
-        self.followed += self._waiting
-        self._waiting.clear()
+        monkeypatch.setattr(events, "counts", lambda event, _: self.followed.append(event))
 
 
 WORKER_ENDED = partial(
@@ -46,10 +43,12 @@ ORDER = StopOrder("stopped by Slurm", 1.0)
 
 @pytest.mark.parametrize("outside_stop", [None, {"reason": "stopped by Slurm"}])
 @pytest.mark.parametrize("rule", [ending.on_stop_requested, ending.on_stop_ordered])
-def test_a_stop_from_outside_comes_before_the_end_that_it_caused(rule: Any, outside_stop: object) -> None:
+def test_a_stop_from_outside_comes_before_the_end_that_it_caused(
+    rule: Any, outside_stop: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever of the two is seen first: else the end of a login session, or scancel, would blame a rank."""
-    own, stop = Followed(Phase.RUNNING, outside_stop), partial(rule, order=ORDER)
-    own.post_end(WORKER_ENDED, signal.SIGTERM)
+    own, stop = Followed(monkeypatch, Phase.RUNNING, outside_stop), partial(rule, order=ORDER)
+    own.post(WORKER_ENDED, ended_by=signal.SIGTERM)
     own.post(PREPARED)
     assert own.followed == []
     own.post_stop(stop)
@@ -59,10 +58,12 @@ def test_a_stop_from_outside_comes_before_the_end_that_it_caused(rule: Any, outs
 
 
 @pytest.mark.parametrize("outside_stop", [None, {"reason": "stopped by Slurm"}])
-def test_a_sigterm_to_one_worker_is_a_failure_after_a_moment(outside_stop: object) -> None:
+def test_a_sigterm_to_one_worker_is_a_failure_after_a_moment(
+    outside_stop: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """That worker alone was signalled."""
-    own = Followed(Phase.RUNNING, outside_stop)
-    own.post_end(WORKER_ENDED, signal.SIGTERM)
+    own = Followed(monkeypatch, Phase.RUNNING, outside_stop)
+    own.post(WORKER_ENDED, ended_by=signal.SIGTERM)
     own.timers[0]()
     assert own.followed == [WORKER_ENDED]
 
@@ -74,10 +75,12 @@ def test_a_sigterm_to_one_worker_is_a_failure_after_a_moment(outside_stop: objec
         (Phase.RUNNING, None, signal.SIGKILL),
     ],
 )
-def test_other_ends_are_taken_at_once(phase: Phase, outside_stop: object, number: int) -> None:
+def test_other_ends_are_taken_at_once(
+    phase: Phase, outside_stop: object, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At an end of ours, and by another signal."""
-    own = Followed(phase, outside_stop)
-    own.post_end(WORKER_ENDED, number)
+    own = Followed(monkeypatch, phase, outside_stop)
+    own.post(WORKER_ENDED, ended_by=number)
     assert own.followed == [WORKER_ENDED] and own.timers == []
 
 

@@ -27,6 +27,7 @@ from clusterctl.node.supervise.ranks.progress import (
     read_usage,
     summarize,
 )
+from clusterctl.protocol.messages.gang import Failed
 
 pytestmark = pytest.mark.unit
 
@@ -127,7 +128,7 @@ def test_a_stalled_attempt_fails_with_the_grace_of_the_run() -> None:
     on_stalled(run, 600.4)
     assert run.phase is Phase.ENDING and run.attempt.kill.workers_at == 105.0
     reason = "no rank made progress for 10m"
-    assert call.terminate_torchrun() in calls and call.gang.on_failure(reason) in calls
+    assert call.terminate_torchrun() in calls and call.gang.report(Failed(1, reason)) in calls
     assert judge(run.attempt, {}) == ("FAILED", reason)
     stopped, calls = make_run(state.change(cancelled="stopped"))
     on_stalled(stopped, 600.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ends import judge
 
-from clusterctl.node.gang.state import Roster
+from clusterctl.node.gang.attempts import Roster
 from clusterctl.plans.launch.placement import warn_of_losses
 from clusterctl.plans.runs.selection import gather_runs, is_complete, may_have_processes
 from clusterctl.plans.runs.state import (

@@ -60,7 +60,8 @@ class NestedRanks:
         """`on_size` is called once for every other WORLD_SIZE."""
         self._loop, self._markers, self._on_size, self._on_found = loop, markers, on_size, on_found
         self._workers = Workers(rundir)
-        self._watch = WorkerWatch(loop, self._workers, "nested", on_end)
+        self._watch = WorkerWatch(loop, self._workers, "nested", self._check)
+        self._on_end = on_end
         self._known: Set[Identity] = set()
         self._seen_markers: Set[str] = set()
         self._delay = FIRST_DELAY
@@ -92,14 +93,19 @@ class NestedRanks:
         """Take the end of a rank that became ours when its launcher ended first."""
         worker = self._workers.on_child_exit(pid, status)
         if worker is not None:
-            self._watch.report_end(worker)
+            self._watch.remove(worker)
+            self._on_end(worker)
+
+    def _check(self) -> None:
+        for worker in self._watch.check():
+            self._on_end(worker)
 
     def fill_unseen_ends(self, program: Worker, log: str) -> None:
         """Fill in what only the launcher saw: all ended well if the program did, else torchrun's own table shows it."""
         if not self._started:
             return
         self._read_markers(program)
-        self._watch.check()
+        self._check()
         code = 0 if program.ended and not program.failed else 1
         self._workers.fill_unseen_ends(code, log)
 

@@ -194,29 +194,17 @@ POLL_INTERVAL = 0.1  # seconds between looks at known workers where the kernel o
 
 
 class WorkerWatch:
-    """Calls `on_end` for each worker that has ended and whose exit status can be read.
+    """Calls `on_change` when a worker may have ended; `check` then finds which."""
 
-    `read_reports` takes in what the parent of the workers has reported, in its order: of several ends that are seen at
-    once, as by an agent that was halted, the first is the cause of the others.
-    """
-
-    def __init__(
-        self,
-        loop: Loop,
-        workers: Workers,
-        timer: str,
-        on_end: Callable[[Worker], None],
-        read_reports: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._loop, self._workers, self._timer, self._on_end = loop, workers, timer, on_end
-        self._read_reports = read_reports
+    def __init__(self, loop: Loop, workers: Workers, timer: str, on_change: Callable[[], None]) -> None:
+        self._loop, self._workers, self._timer, self._on_change = loop, workers, timer, on_change
 
     def add(self, worker: Worker) -> None:
         """Watch it, by its pidfd where there is one."""
         if worker.pidfd is None:
             self._loop.after(POLL_INTERVAL, self._timer, self._poll)
         else:
-            self._loop.watch(worker.pidfd, self.check)
+            self._loop.watch(worker.pidfd, self._on_change)
 
     def remove(self, worker: Worker) -> None:
         """Watch it no more."""
@@ -231,23 +219,16 @@ class WorkerWatch:
         for worker in self._workers:
             self.remove(worker)
 
-    def check(self) -> None:
-        """Look which of them have ended."""
-        self._read_reports()
+    def check(self) -> Iterator[Worker]:
+        """Record and yield those that have ended and whose exit status can be read; they are watched no more."""
         for worker in self._workers.find_gone():
             status = worker.status()
-            if status is None:
-                self.remove(worker)  # its parent has reaped it, and reports it
-            else:
+            self.remove(worker)
+            if status is not None:  # else its parent has reaped it, and reports it
                 worker.record_exit(status)
-                self.report_end(worker)
-
-    def report_end(self, worker: Worker) -> None:
-        """Report a worker whose end is recorded, and watch it no more."""
-        self.remove(worker)
-        self._on_end(worker)
+                yield worker
 
     def _poll(self) -> None:
-        self.check()
+        self._on_change()
         if any(is_alive(worker.identity) for worker in self._workers):
             self._loop.after(POLL_INTERVAL, self._timer, self._poll)

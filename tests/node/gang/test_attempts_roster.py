@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from clusterctl.node.gang.attempts import Roster
 from clusterctl.node.gang.limits import read_bounds
-from clusterctl.node.gang.state import Roster
 from clusterctl.protocol.messages.gang import TO_PEER, NextAttempt, RosterView, read_message, render_message
 from clusterctl.protocol.untrusted import Untrusted
 
