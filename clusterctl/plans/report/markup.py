@@ -182,13 +182,15 @@ def _hide_tokens(dotted: re.Match[str]) -> str:
 
 STYLE = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#57606a;--line:#d5dae0;--box:#f5f7f9;--bad:#b42318;
---good:#1a7f37;--warn:#8a5a00;
+--good:#1a7f37;--warn:#8a5a00;--run:#0b57b0;--wait:#465a7d;
+--run-box:#e2effd;--warn-box:#fbf0d4;--good-box:#eaf8ee;--bad-box:#fdeae8;--dim-box:#eaedf1;--wait-box:#e7ecf5;
 --c0:#0b62c4;--c1:#b54708;--c2:#1a7f37;--c3:#8430ce;--c4:#b42318;--c5:#00757f;--c6:#8a5a00;--c7:#5b6470;
 --band:#0b62c426;
 --preparing:#6f7b88;--setup:#5c70c4;--waiting:#9c7a20;--starting:#2a7fae;--running:#2b8447;--stopping:#bf5f27;
 --after:#8a60b8;--between:#dfe4e9;--stall:#fdeedd}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e3e8ed;--dim:#9aa6b2;--line:#353d47;
---box:#1b2129;--bad:#ff8a80;--good:#6fd08c;--warn:#e8b04a;
+--box:#1b2129;--bad:#ff8a80;--good:#6fd08c;--warn:#e8b04a;--run:#84beff;--wait:#a9b9d6;
+--run-box:#152f4d;--warn-box:#3a2d12;--good-box:#16351f;--bad-box:#421d1c;--dim-box:#262d36;--wait-box:#222d40;
 --c0:#6cb2ff;--c1:#f0a35e;--c2:#6fd08c;--c3:#c79bff;--c4:#ff8a80;--c5:#5ccfd9;--c6:#e0bd57;--c7:#aab4bf;
 --band:#6cb2ff33;
 --preparing:#8b97a3;--setup:#7688d8;--waiting:#b89a3c;--starting:#58a5cc;--running:#3fa363;--stopping:#c77340;
@@ -235,6 +237,16 @@ stroke-width:1.6}
 .stopping{fill:var(--stopping);color:var(--stopping)}
 .after{fill:var(--after);color:var(--after)}.between{fill:var(--between);color:var(--between)}.label{font-size:11px;
 fill:var(--fg)}
+.chip{display:inline-block;padding:.05em .6em;border:1px solid currentColor;border-radius:1em;font-size:12px;
+font-weight:600;line-height:1.5;white-space:nowrap;color:var(--dim);background:var(--dim-box);
+print-color-adjust:exact}
+.state-running{color:var(--run);background:var(--run-box)}
+.state-stalled{color:var(--warn);background:var(--warn-box)}
+.state-succeeded{color:var(--good);background:var(--good-box)}
+:is(.state-failed,.state-failed_setup,.state-lost,.state-timeout){color:var(--bad);background:var(--bad-box)}
+:is(.state-stopped,.state-cancelled,.state-was-stopped,.state-unknown){color:var(--dim);background:var(--dim-box)}
+:is(.state-queued,.state-submitted,.state-preparing,.state-waiting,.state-starting){color:var(--wait);
+background:var(--wait-box)}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
 .timeline svg{min-width:640px}
 @media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}
