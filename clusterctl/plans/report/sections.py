@@ -13,6 +13,7 @@ from clusterctl.plans.report.reported_run import ReportedRun, describe_span
 from clusterctl.plans.runs.history import NodeRecord
 from clusterctl.plans.runs.rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.runs.state import node_ranks
+from clusterctl.protocol.states import PREPARING, RUNNING, STALLED, STOPPED, SUBMITTED, SUCCEEDED, WAITING
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import begin_commands, render_duration
 from clusterctl.translation import to_translate, tr, trn
@@ -29,9 +30,31 @@ ABOUT: Mapping[str, str] = {  # what the launch recorded of each node, and what 
     "kernel": to_translate("kernel"),
     "clusterctl": "clusterctl",
 }
+# The class that colours a state; a state without one is a failure.
+STATE_CLASSES: Mapping[str, str] = {
+    SUBMITTED: "state-preparing",
+    PREPARING: "state-preparing",
+    WAITING: "state-preparing",
+    RUNNING: "state-running",
+    STALLED: "state-stalled",
+    SUCCEEDED: "state-succeeded",
+    STOPPED: "state-stopped",
+}
+FAILED_CLASS = "state-failed"
 MAX_HASH = 16  # characters
 MAX_ROWS, MAX_STACKS = 48, 12
 MAX_STACK_LINES = 200
+
+
+def state_class(state: str, *, is_cause: bool = True) -> str:
+    """Return the class that colours a state; a failure that another one caused has the grey of what was stopped."""
+    kind = STATE_CLASSES.get(state, FAILED_CLASS)
+    return STATE_CLASSES[STOPPED] if kind == FAILED_CLASS and not is_cause else kind
+
+
+def state_chip(state: str, *, is_cause: bool = True, text: str = "") -> Html:
+    """Return a state as a chip in its colour, with other words if there are any; red is for the cause of the end."""
+    return element("span", text or state, class_=f"chip {state_class(state, is_cause=is_cause)}")
 
 
 def list_facts(run: ReportedRun) -> Facts:
