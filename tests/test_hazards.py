@@ -168,7 +168,7 @@ UNREAD = {
     "clusterctl/node/slurm/allocation.py:read_all": "passed on to plans/slurm/judge.py, which does the same",
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
     "clusterctl/client/watch/streams.py:_parse_sample": "read_sample does the same",
-    "clusterctl/client/diagnose.py:_read_gpus": "parse_sample does the same",
+    "clusterctl/client/run_evidence.py:_read_gpus": "parse_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/cleanup.py:find_orphans": "parse_orphans does the same",

@@ -58,7 +58,8 @@ HOMES = {
         "plans",
         "console",
         "protocol",
-    ),  # types of documents; protocol: for the type checker alone
+        "lab",
+    ),  # types of documents; protocol and lab: for the type checker alone
     "torch": ("node",),
     "ray": ("node",),
 }

@@ -150,7 +150,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _START_SCRIPT = """import sys
 sys.path.insert(0, sys.argv[1])
-from clusterctl.lab.{backend}.backend import Holder
+from clusterctl.lab.{module} import Holder
 Holder.start(*sys.argv[2:])"""
 
 
@@ -277,10 +277,8 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
     files = [directory / "id_ed25519", *(directory / "nodes" / node.name / "host_key" for node in plan.nodes)]
     comment = f"clusterctl-lab-{plan.name}"
     if plan.backend == "inproc":
-        from clusterctl.lab.inproc.backend import make_key  # noqa: PLC0415  (cryptography costs 30 ms)
-
         for file in files:
-            make_key(file, comment)
+            _write_key(file, comment)
         return
     command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"]
     for keygen in [subprocess.Popen([*command, str(file)], stdin=subprocess.DEVNULL) for file in files]:
@@ -288,12 +286,31 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
             raise LabError("CC-LAB-007", "ssh-keygen", evidence=shlex.join(map(str, command)))
 
 
+def _write_key(path: Path, comment: str) -> None:
+    """Write an Ed25519 key pair as ssh-keygen does, which need not be installed."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - cryptography costs 30 ms
+        Ed25519PrivateKey,
+    )
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - the same
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    key = Ed25519PrivateKey.generate()
+    path.touch(mode=0o600)
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode("ascii")
+    path.with_name(path.name + ".pub").write_text(f"{public} {comment}\n", encoding="ascii")
+
+
 def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> None:
     """Start the process that starts the holder, and wait for its end."""
     root = str(Path(__file__).parents[2])
     options = ["-I"] if plan.backend == "inproc" else ["-I", "-S"]  # only the first one needs packages
     tag = {TAG: str(directory)} if plan.backend == "inproc" else {}
-    script = _START_SCRIPT.format(backend=plan.backend)
+    script = _START_SCRIPT.format(module="inproc" if plan.backend == "inproc" else "netns.backend")
     with (directory / "holder.log").open("wb") as log:
         starter = subprocess.Popen(
             [sys.executable, *options, "-c", script, root, str(directory), str(holder_end.fileno())],

@@ -5,18 +5,17 @@ labs.py -> LabRequest -> holder -> NodeRequest -> a node's first process; the an
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from typing_extensions import NotRequired, TypedDict
 
 
-class _NodeRequest(TypedDict):
-    do: Literal["go", "look", "start-sshd", "kill-sshd", "link"]
-
-
-class NodeRequest(_NodeRequest, total=False):
+class NodeRequest(TypedDict):
     """An order to a node's first process; `nics` and `state` are those of `link`."""
 
-    nics: list[str]
-    state: Literal["up", "down"]
+    do: Literal["go", "look", "start-sshd", "kill-sshd", "link"]
+    nics: NotRequired[list[str]]
+    state: NotRequired[Literal["up", "down"]]
 
 
 class NodeReport(TypedDict, total=False):
@@ -39,18 +38,15 @@ class NodeState(TypedDict):
     nics: dict[str, str]
 
 
-class _LabRequest(TypedDict):
-    do: Literal["look", "break", "heal", "socket"]
-
-
-class LabRequest(_LabRequest, total=False):
+class LabRequest(TypedDict):
     """A request to the holder, about one node or all; `how` is that of `break`.
 
     The answer to `socket` is no LabReply but the descriptor of a TCP socket, see `client/ssh/sockets.py`.
     """
 
-    node: str
-    how: str
+    do: Literal["look", "break", "heal", "socket"]
+    node: NotRequired[str]
+    how: NotRequired[str]
 
 
 class LabReply(TypedDict, total=False):
@@ -83,13 +79,10 @@ class NodePlanRecord(TypedDict):
     nics: list[dict[str, str]]
 
 
-class _PlanRecord(TypedDict):
+class PlanRecord(TypedDict):
+    """What is read of plan.json key by key; an older version wrote no `backend`."""
+
     nodes: list[NodePlanRecord]
     account: dict[str, Any]
     visible: list[str]
-
-
-class PlanRecord(_PlanRecord, total=False):
-    """What is read of plan.json key by key; an older version wrote no `backend`."""
-
-    backend: str
+    backend: NotRequired[str]

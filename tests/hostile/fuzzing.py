@@ -41,11 +41,11 @@ from clusterctl.client.files.target_dir import (
     group_by_workdir,
     prepare_target,
 )
-from clusterctl.client.history import HistoryChoice, history
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
+from clusterctl.client.run_evidence import HistoryChoice, history
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, StateChange

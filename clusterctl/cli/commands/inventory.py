@@ -203,8 +203,8 @@ def init(
     read; 5: some were; 4: none.
     """
     from clusterctl.cli.actions.init.command import InitCommand, InitOptions
+    from clusterctl.cli.actions.init.login import PushKeysOptions, push_keys
     from clusterctl.cli.actions.init.machines import ConnectOptions, HostSource, with_lab
-    from clusterctl.cli.actions.init.push_keys import PushKeysOptions, push_keys
 
     connect_options = ConnectOptions(**connection, host_keys="accept-new" if accept_new else None)
     if keys:
@@ -270,7 +270,7 @@ def push(
     then again for nodes that refuse it, and stores none; nodes that accept the key already are left unchanged. At the
     end every node is tested with the key. Safe to repeat.
     """
-    from clusterctl.cli.actions.init.push_keys import PushKeysOptions, push_keys
+    from clusterctl.cli.actions.init.login import PushKeysOptions, push_keys
     from clusterctl.plans.launch.placement import choose_nodes
 
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)

@@ -105,7 +105,7 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     output = RunOutput(as_json, settings.command)
     if inventory.slurm is None:
         return attach_run(inventory, run, output)
-    from clusterctl.cli.slurm.follow import find_queued
+    from clusterctl.cli.slurm.launch import find_queued
 
     return attach_run(inventory, run, output, find_queued)
 
@@ -360,7 +360,7 @@ def stop(
                 run_id, parts, named=run is not None, label=inventory_choice.label, command=settings.command
             )
         if inventory.slurm is not None:
-            from clusterctl.cli.slurm.follow import stop_slurm_run
+            from clusterctl.cli.slurm.launch import stop_slurm_run
 
             return stop_slurm_run(cluster, found_runs, run_id, grace, settings.command, as_json=as_json)
         nodes = [node for node in inventory.nodes if may_have_processes(node.name, parts, found_runs.pythons)]

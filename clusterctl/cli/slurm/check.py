@@ -18,7 +18,7 @@ from clusterctl.cli.actions.launch import make_run_id
 from clusterctl.cli.actions.preflight import PHASE, Preflight
 from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.nodes import interpreter, launch_record
-from clusterctl.cli.slurm.follow import QUEUE, QueueView, describe_queue
+from clusterctl.cli.slurm.launch import QUEUE, QueueView, describe_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.slurm import AllocatedNode, LoginNode, gather_facts, send_tree, watch_queue

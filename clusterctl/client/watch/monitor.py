@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from clusterctl.client.diagnose import StallNotice, load_slowness
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
+from clusterctl.client.run_evidence import StallNotice, load_slowness
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError

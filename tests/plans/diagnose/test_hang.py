@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.diagnose import save_diagnosis
+from clusterctl.client.run_evidence import save_diagnosis
 from clusterctl.console.text import sanitize
 from clusterctl.plans.diagnose.evidence import (
     Entry,

@@ -1,6 +1,6 @@
 """The steps of `init`: from host names to an inventory and a job that run.
 
-`hosts` finds out which machines are meant, `login` asks for host keys and a password, `push_keys` installs the key,
-`machines` reads the machines, `drafts` makes the job of a script, `write_files` shows and writes files. `command` is
-the whole verb; `script` does the same for `launch SCRIPT.py`, without files. Start with `command`.
+`machines` reads which machines are meant and what they report, `login` asks for host keys and a password and installs
+the key, `write_files` shows and writes files. `command` is the whole verb; `script` makes the job of a script, also for
+`launch SCRIPT.py`, without files. Start with `command`.
 """

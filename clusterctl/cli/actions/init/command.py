@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.actions.init.login import NO_KEY, Login, Prompts
+from clusterctl.cli.actions.init.login import NO_KEY, UNKNOWN_HOST, Login, Prompts
 from clusterctl.cli.actions.init.machines import (
     ConnectOptions,
     HostSource,
@@ -17,7 +17,6 @@ from clusterctl.cli.actions.init.machines import (
     name_by_hostname,
     render_machines,
 )
-from clusterctl.cli.actions.init.push_keys import UNKNOWN_HOST
 from clusterctl.cli.actions.init.script import SetupDraft, draft_job, draft_setup
 from clusterctl.cli.actions.init.write_files import (
     refuse_existing,

@@ -16,10 +16,9 @@ from clusterctl.cli.actions.find_runs import (
     refuse_queued,
 )
 from clusterctl.cli.context.nodes import PARTLY, open_cluster, reading_exit_code, report_failures
-from clusterctl.client.diagnose import load_hang, read_slowness
-from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang, read_slowness
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_cause, render_reasons, render_remarks

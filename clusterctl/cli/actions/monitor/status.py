@@ -11,7 +11,9 @@ from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_o
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
 from clusterctl.cli.context.settings import Settings
-from clusterctl.client.diagnose import (
+from clusterctl.client.rpc.cluster import Answers, Cluster
+from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.client.run_evidence import (
     count_entries,
     diagnose_ranks,
     load_hang,
@@ -20,8 +22,6 @@ from clusterctl.client.diagnose import (
     save_diagnosis,
     watchers_of,
 )
-from clusterctl.client.rpc.cluster import Answers, Cluster
-from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.run import hang as screen
 from clusterctl.console.run.status import show_status, status_to_json

@@ -15,9 +15,9 @@ from pathlib import Path
 from clusterctl.cli.actions.find_runs import find_one_run, find_runs, refuse_queued
 from clusterctl.cli.actions.logs import parse_since
 from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
-from clusterctl.client.history import HistoryChoice, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.client.run_evidence import HistoryChoice, fetch_records
 from clusterctl.client.watch.streams import UtilizationStreams
 from clusterctl.console.documents.output import write_line
 from clusterctl.console.run.listing import describe_live_runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from clusterctl.client.diagnose import ranks_of
+from clusterctl.client.run_evidence import ranks_of
 from clusterctl.console.errors import render_error
 from clusterctl.console.run.hang import describe_asked, list_gpu_lines
 from clusterctl.console.run.listing import run_headings

@@ -17,11 +17,10 @@ from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.stop import stop_and_report
 from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
-from clusterctl.cli.slurm.follow import stop_and_describe
-from clusterctl.client.diagnose import load_hang
-from clusterctl.client.history import HistoryChoice, Records, fetch_records
+from clusterctl.cli.slurm.launch import stop_and_describe
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
 from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.streams import StreamEnd

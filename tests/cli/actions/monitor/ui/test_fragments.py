@@ -22,8 +22,8 @@ from clusterctl.cli.actions.monitor.ui.fragments import (
     render_runs,
     render_summary,
 )
-from clusterctl.client.history import Records
 from clusterctl.client.rpc.cluster import Answers
+from clusterctl.client.run_evidence import Records
 from clusterctl.console.run.hang import show_diagnosis, show_gpus
 from clusterctl.console.run.listing import list_run_rows
 from clusterctl.console.run.status import render_age

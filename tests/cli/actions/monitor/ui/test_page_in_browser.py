@@ -21,8 +21,8 @@ from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.status import Diagnosis
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
-from clusterctl.client.history import Records
 from clusterctl.client.rpc.cluster import Answers
+from clusterctl.client.run_evidence import Records
 from clusterctl.console.run.listing import list_run_rows
 from clusterctl.console.run.status import describe_run, render_age
 from clusterctl.console.text import sanitize

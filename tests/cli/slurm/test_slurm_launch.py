@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from clusterctl.cli.actions.launch import LaunchOptions
-from clusterctl.cli.slurm import follow, launch
+from clusterctl.cli.slurm import launch
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -66,12 +66,12 @@ def test_ctrl_c_while_the_nodes_of_a_job_are_found_detaches(
     """Slurm has just started it: it continues, too."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     begun = {"requeue": False, "begun": True, "job": "77", "nodes": "n1"}
-    monkeypatch.setattr(follow, "wait_for_nodes", lambda _: begun)
-    monkeypatch.setattr(follow, "find_runs", interrupt)
+    monkeypatch.setattr(launch, "wait_for_nodes", lambda _: begun)
+    monkeypatch.setattr(launch, "find_runs", interrupt)
     login: Any = SimpleNamespace(cluster=None, node=None)
-    output = follow.RunOutput(as_json=True, command="clusterctl")
-    following = follow.Following(login, RunId("a-20261123T140026-66ec"), 1, output, (), 0.0)
-    assert follow.follow_from_queue(following) == 130
+    output = launch.RunOutput(as_json=True, command="clusterctl")
+    following = launch.Following(login, RunId("a-20261123T140026-66ec"), 1, output, (), 0.0)
+    assert launch.follow_from_queue(following) == 130
     printed = capsys.readouterr()
     assert '"state": "RUNNING"' in printed.out
     assert "detached; the run continues" in printed.err
@@ -89,19 +89,19 @@ def test_an_end_is_shown_although_the_login_node_fails_afterwards(
         raise error
         yield
 
-    monkeypatch.setattr(follow, "watch_queue", watch_queue)
+    monkeypatch.setattr(launch, "watch_queue", watch_queue)
     following = SimpleNamespace(login=None, run_id="j", count=1, requeues=True)
     assert (
-        follow.resume_requeued(cast("Any", following), cast("Any", SimpleNamespace(state="FAILED"))) is None
+        launch.resume_requeued(cast("Any", following), cast("Any", SimpleNamespace(state="FAILED"))) is None
     )
 
 
 def test_an_end_that_slurm_cannot_undo_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question to the login node starts a Python and squeue there, and would come between the end and its user."""
     asked: list[object] = []
-    monkeypatch.setattr(follow, "watch_queue", lambda *found: asked.append(found) or iter(()))
+    monkeypatch.setattr(launch, "watch_queue", lambda *found: asked.append(found) or iter(()))
     for state, requeues in (("FAILED", False), ("SUCCEEDED", True), ("FAILED", True)):
         following = SimpleNamespace(login=None, run_id="j", count=1, requeues=requeues)
         verdict = SimpleNamespace(state=state)
-        assert follow.resume_requeued(cast("Any", following), cast("Any", verdict)) is None
+        assert launch.resume_requeued(cast("Any", following), cast("Any", verdict)) is None
     assert len(asked) == 1
