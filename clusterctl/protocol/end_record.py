@@ -32,7 +32,7 @@ from .tracebacks import StderrParser
 from .untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from .messages.files import EndState
+    from .messages.files import AloneRecord, EndState
 
 
 MAX_SLOTS = 10_000  # nodes of a run
@@ -53,20 +53,6 @@ _LOSS = re.compile(
 
 
 @dataclass(frozen=True)
-class AloneRanks:
-    """How many ranks had no process group of more than `largest`, where `planned` were to be in one."""
-
-    ranks: int
-    largest: int  # 1: each was alone; 0: that is suspected only, and not known
-    planned: int
-
-    @property
-    def is_certain(self) -> bool:
-        """Return whether the ranks' reports prove it."""
-        return self.largest > 0
-
-
-@dataclass(frozen=True)
 class RecordedPart:
     """One node's part as the hub wrote it down; times are seconds on the hub's clock."""
 
@@ -78,7 +64,7 @@ class RecordedPart:
     failures: tuple[Failure, ...]
     address: str = ""  # on the training network
     stop_kind: str = ""  # of the order that ended it
-    alone: AloneRanks | None = None  # of one that succeeded
+    alone: AloneRecord | None = None  # of one that succeeded
 
     @property
     def asked(self) -> str:
@@ -140,14 +126,14 @@ class EndRecord:
         return tuple(part.node for part in self.parts if part.lost)
 
     @property
-    def alone(self) -> AloneRanks | None:
+    def alone(self) -> AloneRecord | None:
         """Return how the ranks of all nodes ran alone; None if one of the nodes does not report that."""
         known = [part.alone for part in self.parts if part.alone is not None]
         if not known or len(known) < len(self.parts):
             return None
-        largest, planned = max(each.largest for each in known), max(each.planned for each in known)
-        largest = largest if all(each.is_certain for each in known) else 0
-        return AloneRanks(sum(each.ranks for each in known), largest, planned)
+        largest = max(each["largest"] for each in known) if all(map(is_certain, known)) else 0
+        ranks, planned = sum(each["ranks"] for each in known), max(each["planned"] for each in known)
+        return {"ranks": ranks, "largest": largest, "planned": planned}
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -197,15 +183,14 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
         lost = Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True)
         failures.append(replace(lost, last_seen=last_seen))
     node_rank, address = NodeRank(raw.count("node_rank", MAX_SLOTS)), raw.text("address", MAX_ADDRESS)
-    kind, alone = raw.text("stop_kind"), parse_alone(raw.record("alone")) if state == SUCCEEDED else None
+    kind, alone = raw.text("stop_kind"), read_alone(raw.record("alone")) if state == SUCCEEDED else None
     part = RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures))
     return replace(part, address=address, stop_kind=kind, alone=alone)
 
 
-def parse_alone(raw: Untrusted) -> AloneRanks | None:
-    """Read what a part, or a state, records as `alone`; None if that is nothing."""
-    alone = read_alone(raw)
-    return AloneRanks(**alone) if alone is not None else None
+def is_certain(alone: AloneRecord) -> bool:
+    """Return whether the ranks' reports prove that they ran alone."""
+    return alone["largest"] > 0
 
 
 def parse_rank(raw: Untrusted) -> Rank | None:
@@ -283,7 +268,7 @@ def judge_end(record: EndRecord) -> RunEnd:
     if record.state in (SUCCEEDED, STOPPED, TIMEOUT):
         return RunEnd(record.state)
     if record.parts and all(part.state == SUCCEEDED for part in record.parts):
-        failed = record.alone is not None and record.alone.is_certain
+        failed = record.alone is not None and is_certain(record.alone)
         return RunEnd(record.state or (FAILED if failed else SUCCEEDED))
     failures = _with_cut_off_hub(record)
     asked = "" if record.state else _asked_state(record, failures)

@@ -30,6 +30,7 @@ from clusterctl.plans.runs.verdict import (
     render_unplanned,
 )
 from clusterctl.plans.sync.listed_files import OutsideFiles
+from clusterctl.protocol.end_record import is_certain
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED
@@ -445,7 +446,7 @@ def _lower_first(text: str) -> str:
 
 def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str]:
     """Return the lines on ranks that certainly ran alone, and what helps; nothing of any other run."""
-    if verdict.alone is None or not verdict.alone.is_certain:
+    if verdict.alone is None or not is_certain(verdict.alone):
         return []
     columns, (message, fix) = max(NARROWEST, min(WIDTH, width)), describe_alone(verdict.alone)
     sentence = tr("{sentence} ({code})", sentence=message, code=ALONE_CODE)
@@ -459,7 +460,7 @@ def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str
 
 def render_suspicion(verdict: Verdict) -> list[str]:
     """Return the warning about a run that succeeded, and whose ranks may have run alone; nothing of any other."""
-    if verdict.alone is None or verdict.alone.is_certain:
+    if verdict.alone is None or is_certain(verdict.alone):
         return []
     message, fix = describe_alone(verdict.alone)
     sentence = tr("{sentence} ({code})", sentence=message, code=SUSPECTED_CODE)

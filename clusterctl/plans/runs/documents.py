@@ -6,7 +6,7 @@ Whole documents are in `console/documents`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import MappingProxyType, UnionType
@@ -15,8 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from typing_extensions import TypedDict
 
 from clusterctl.plans.sync.listed_files import OutsideFiles
-from clusterctl.protocol.end_record import AloneRanks
-from clusterctl.protocol.messages.files import KeptReason
+from clusterctl.protocol.messages.files import AloneRecord, KeptReason
 from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.states import RunState
 
@@ -56,9 +55,8 @@ def _without_records(hint: Any) -> Any:
 
 
 def _as_typed_dict(kind: type, name: str = "", text: str = "", other: Mapping[str, Any] = NO_KEYS) -> Any:
-    value_class: Any = kind
-    names = fields_of(kind) if issubclass(kind, Record) else [field.name for field in fields(value_class)]
     hints = get_type_hints(kind)
+    names = fields_of(kind) if issubclass(kind, Record) else hints
     make: Any = TypedDict  # by its name a type checker allows it for literals alone
     document = make(name or kind.__name__, {**{key: _without_records(hints[key]) for key in names}, **other})
     document.__doc__ = text or kind.__doc__
@@ -66,7 +64,7 @@ def _as_typed_dict(kind: type, name: str = "", text: str = "", other: Mapping[st
 
 
 OutsideFilesEntry = Annotated[dict[str, Any], FieldsOf(OutsideFiles, name="OutsideFilesEntry")]
-AloneEntry = Annotated[dict[str, Any], FieldsOf(AloneRanks, (("code", str),), "AloneEntry")]
+AloneEntry = Annotated[dict[str, Any], FieldsOf(AloneRecord, (("code", str),), "AloneEntry")]
 
 
 class HangEntry(TypedDict):

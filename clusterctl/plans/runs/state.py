@@ -17,13 +17,12 @@ from clusterctl.protocol.end_record import (
     MAX_RANK,
     MAX_SIGNAL,
     MAX_SLOTS,
-    AloneRanks,
     EndRecord,
-    parse_alone,
     parse_record,
 )
 from clusterctl.protocol.messages.facts import MAX_PID
-from clusterctl.protocol.messages.gang import NO_PROGRESS
+from clusterctl.protocol.messages.files import AloneRecord, RunEndSummary
+from clusterctl.protocol.messages.gang import NO_PROGRESS, read_alone
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.run_paths import ATTEMPT
@@ -208,14 +207,6 @@ class RankState:
 
 
 @dataclass(frozen=True)
-class EndSummary:
-    """How the whole run ended, and in which attempt; kept by each node that has the complete record."""
-
-    state: RunState
-    attempt: int
-
-
-@dataclass(frozen=True)
 class HaltedProcess:
     """The guardian, the agent or torchrun of a node, halted by a signal or a debugger."""
 
@@ -278,10 +269,10 @@ class NodeState:
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
     quiet_since: float | None = None  # of a stall that is not over: when a rank of the run made progress last
     stop_kind: str = ""  # of the order that ended it, where there is no record of that
-    end: EndSummary | None = None  # of the whole run, by its complete record
+    end: RunEndSummary | None = None  # of the whole run, by its complete record
     warm_until: float | None = None  # how long a process of its node waits for the next launch at most
     halted: tuple[HaltedProcess, ...] = ()  # while it lives
-    alone: AloneRanks | None = None  # of one that succeeded, see RecordedPart
+    alone: AloneRecord | None = None  # of one that succeeded
 
     @property
     def agent_count(self) -> int:
@@ -358,13 +349,13 @@ def parse_state(raw: Untrusted) -> NodeState:
         end=_parse_end(raw.record("end")),
         warm_until=raw.record("warm").moment("until"),
         halted=tuple(_parse_halted(raw)),
-        alone=parse_alone(raw.record("alone")) if state == SUCCEEDED else None,
+        alone=read_alone(raw.record("alone")) if state == SUCCEEDED else None,
     )
 
 
-def _parse_end(raw: Untrusted) -> EndSummary | None:
+def _parse_end(raw: Untrusted) -> RunEndSummary | None:
     state: RunState | None = next((each for each in FINAL if each == raw.text("state")), None)
-    return EndSummary(state, raw.count("attempt", MAX_ATTEMPTS) or 1) if state else None
+    return {"state": state, "attempt": raw.count("attempt", MAX_ATTEMPTS) or 1} if state else None
 
 
 def can_be_on_slurm(state: NodeState) -> bool:

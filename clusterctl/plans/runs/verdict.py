@@ -18,7 +18,6 @@ from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     Attempt,
-    EndSummary,
     NodeState,
     Parts,
     attempts_of,
@@ -28,7 +27,8 @@ from clusterctl.plans.runs.state import (
     taking_part,
 )
 from clusterctl.plans.sync.listed_files import OutsideFiles, with_outside_files
-from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart, RunEnd, judge_end
+from clusterctl.protocol.end_record import EndRecord, RecordedPart, RunEnd, is_certain, judge_end
+from clusterctl.protocol.messages.files import AloneRecord, RunEndSummary
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending
@@ -208,7 +208,7 @@ class Verdict:
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
-    alone: AloneRanks | None = None  # of a run whose ranks all ended with 0: why it is FAILED, or a warning
+    alone: AloneRecord | None = None  # of a run whose ranks all ended with 0: why it is FAILED, or a warning
     seconds: float | None = None  # how long its workers ran; None if they never started
     is_assembled: bool = (
         False  # judged on this machine: the run had begun, and no node has the complete record
@@ -256,16 +256,16 @@ def conclude_over(
         return replace(make_verdict(run_id, parts, record), seconds=seconds)
     assembled = with_own_reasons(assemble_record(parts, names, offsets, unreachable), parts, offsets)
     if summary is not None:
-        return replace(make_verdict(run_id, parts, assembled, RunEnd(summary.state)), seconds=seconds)
+        return replace(make_verdict(run_id, parts, assembled, RunEnd(summary["state"])), seconds=seconds)
     has_begun = any(part.began is not None for part in parts.values() if part)
     return replace(make_verdict(run_id, parts, assembled), is_assembled=has_begun, seconds=seconds)
 
 
-def find_summary(parts: Parts) -> EndSummary | None:
+def find_summary(parts: Parts) -> RunEndSummary | None:
     """Return how a run ended by the complete record of its latest attempt; None if no node has one."""
     summaries = [part.end for part in parts.values() if part and part.end]
-    newest = max(summaries, key=lambda summary: summary.attempt, default=None)
-    return newest if newest is not None and newest.attempt >= _latest_attempt(parts) else None
+    newest = max(summaries, key=lambda summary: summary["attempt"], default=None)
+    return newest if newest is not None and newest["attempt"] >= _latest_attempt(parts) else None
 
 
 def _find_record(parts: Parts, names: Collection[str]) -> EndRecord | None:
@@ -351,23 +351,21 @@ def make_verdict(
     )
 
 
-def _alone_of(record: EndRecord, state: str) -> AloneRanks | None:
+def _alone_of(record: EndRecord, state: str) -> AloneRecord | None:
     if record.alone is None or state not in (FAILED, SUCCEEDED):
         return None
-    return record.alone if record.alone.is_certain == (state == FAILED) else None
+    return record.alone if is_certain(record.alone) == (state == FAILED) else None
 
 
-def code_of(alone: AloneRanks) -> str:
+def code_of(alone: AloneRecord) -> str:
     """Return the code of an error, or of a warning where it is not certain."""
-    return ALONE_CODE if alone.is_certain else SUSPECTED_CODE
+    return ALONE_CODE if is_certain(alone) else SUSPECTED_CODE
 
 
-def describe_alone(alone: AloneRanks) -> tuple[str, str]:
+def describe_alone(alone: AloneRecord) -> tuple[str, str]:
     """Describe it in a sentence, and what fixes it."""
-    facts = {"ranks": alone.ranks, "largest": alone.largest, "planned": alone.planned}
-    if not alone.is_certain:
-        return word(ALONE_CODE, "suspected", facts)
-    return word(ALONE_CODE, "groups" if alone.largest > 1 else "", facts)
+    case = "suspected" if not is_certain(alone) else "groups" if alone["largest"] > 1 else ""
+    return word(ALONE_CODE, case, dict(alone))
 
 
 def _name_node_state(part: NodeState | None, recorded: RecordedPart | None) -> RunState:
@@ -429,9 +427,9 @@ def attempt_to_json(attempt: Attempt) -> AttemptEntry:
     }
 
 
-def alone_to_json(alone: AloneRanks) -> AloneEntry:
+def alone_to_json(alone: AloneRecord) -> AloneEntry:
     """Return its place in the JSON of a verdict."""
-    return {**asdict(alone), "code": code_of(alone)}
+    return {**alone, "code": code_of(alone)}
 
 
 def cause_to_json(cause: Cause, run_id: str) -> CauseEntry:

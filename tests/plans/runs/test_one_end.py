@@ -254,7 +254,7 @@ def _bare(known: NodeState) -> dict[str, Any]:
         }
         for slot in known.roster
     ]
-    end = {"state": known.end.state, "attempt": known.end.attempt} if known.end else {}
+    end = known.end or {}
     about = {"run": RUN, "node": known.node, "node_rank": known.node_rank, "nnodes": known.nnodes}
     return {
         **about, "state": known.state, "reason": known.reason, "attempt": known.attempt, "slots": known.slots,

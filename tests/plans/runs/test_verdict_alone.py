@@ -11,7 +11,7 @@ from clusterctl.console.run.verdict import render_alone, render_suspicion
 from clusterctl.node.gang.attempts import make_record
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import Verdict, describe_alone, verdict_to_json
-from clusterctl.protocol.end_record import AloneRanks, judge_end, parse_record
+from clusterctl.protocol.end_record import judge_end, parse_record
 from clusterctl.protocol.messages.gang import read_part, read_record
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -35,7 +35,7 @@ def test_all_nodes_must_report_it() -> None:
     verdict = end_of(a=part(node="a", alone=ALONE), b=part(node="b", alone={**ALONE, "ranks": 3}))
 
     assert (verdict.state, verdict.exit_code, verdict.cause) == ("FAILED", 1, None)
-    assert verdict.alone == AloneRanks(5, 1, 4)
+    assert verdict.alone == {"ranks": 5, "largest": 1, "planned": 4}
     assert verdict_to_json(verdict)["alone"] == {"ranks": 5, "largest": 1, "planned": 4, "code": "CC-RUN-053"}
     for other, state in (
         (part(node="b"), "SUCCEEDED"),
@@ -95,7 +95,11 @@ def test_a_suspicion_is_a_warning_of_a_success() -> None:
     suspected = {**ALONE, "largest": 0}
     for other in (suspected, ALONE):
         verdict = end_of(a=part(node="a", alone=suspected), b=part(node="b", alone=other))
-        assert (verdict.state, verdict.exit_code, verdict.alone) == ("SUCCEEDED", 0, AloneRanks(4, 0, 4))
+        assert (verdict.state, verdict.exit_code, verdict.alone) == (
+            "SUCCEEDED",
+            0,
+            {"ranks": 4, "largest": 0, "planned": 4},
+        )
         assert verdict_to_json(verdict)["alone"] == {
             "ranks": 4,
             "largest": 0,
@@ -122,8 +126,8 @@ def test_the_hub_writes_the_state_into_the_record() -> None:
 
 def test_what_it_says() -> None:
     """Ranks that were each alone, and groups that are too small; with the key that allows it."""
-    assert describe_alone(AloneRanks(4, 1, 4))[0].startswith("4 ranks ran alone: ")
-    message, fix = describe_alone(AloneRanks(8, 2, 8))
+    assert describe_alone({"ranks": 4, "largest": 1, "planned": 4})[0].startswith("4 ranks ran alone: ")
+    message, fix = describe_alone({"ranks": 8, "largest": 2, "planned": 8})
     assert message.startswith("the 8 ranks formed process groups of 2, 8 were planned")
     assert "`alone: ok`" in fix
 
