@@ -219,9 +219,10 @@ margin:0;font-size:14px}.facts div{display:flex;gap:.7rem;border-bottom:1px soli
 .facts dt{flex:0 0 9rem;font-weight:600;color:var(--dim)}.facts dd{margin:0;min-width:0}
 .differs td{background:var(--band)}.scroll{overflow-x:auto}
 .plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));gap:.5rem 1.1rem}
-figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}svg{display:block;width:100%;height:auto}
+figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}figure svg{display:block;width:100%;height:auto}
+svg.sparkline{display:inline-block;vertical-align:middle;width:100px;height:24px;overflow:visible}
 .key{font-size:12px;display:inline-block;max-width:100%;margin-right:.4em}.axis{font-size:10.5px;fill:var(--dim)}.grid{stroke:var(--line)}
-.line{fill:none;stroke-width:1.4;stroke-linejoin:round}.band{fill:var(--band)}
+.line{fill:none;stroke-width:1.5;stroke-linejoin:round;vector-effect:non-scaling-stroke}.band{fill:var(--band)}
 .mark{stroke:var(--warn);stroke-dasharray:3 3}.mark.failed{stroke:var(--bad);
 stroke-width:1.6}
 .line.c0{stroke:var(--c0)}.line.c1{stroke:var(--c1)}.line.c2{stroke:var(--c2)}.line.c3{stroke:var(--c3)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
+from math import ceil, isfinite
 
 from clusterctl.plans.report.markup import Html, element, join
 from clusterctl.specs.text import render_duration
@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 460, 138
 LEFT, RIGHT, TOP, BOTTOM = 62, 6, 14, 18
 MAX_LINES = 8  # with a colour of their own
 SIGN = 11  # room of a sign
+SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
 GAP = 3.5  # distances between two points that count as a gap
 
 Point = tuple[float, float | None]
@@ -244,6 +245,27 @@ def format_bytes(value: float) -> str:
 def format_rate(value: float) -> str:
     """Write bytes per second."""
     return f"{format_bytes(value)}/s"
+
+
+def render_sparkline(values: Sequence[float | None]) -> Html:
+    """Draw the course of a number as a small line without axes; nothing where fewer than two values are known."""
+    known = [value for value in values if value is not None and isfinite(value)]
+    if len(known) < 2:
+        return join([])
+    step = (len(known) - 1) / (min(len(known), SPARKS) - 1)
+    chosen = [known[round(number * step)] for number in range(min(len(known), SPARKS))]
+    low, high = min(chosen), max(chosen)
+    across, room = 100 / (len(chosen) - 1), SPARK_HEIGHT - 4
+    places = (
+        f"{number * across:.0f} {2 + room * (high - value) / ((high - low) or 1.0):.1f}".replace(".0", "")
+        for number, value in enumerate(chosen)
+    )
+    path = element("path", d=f"M{'L'.join(places)}", class_="line c0")
+    label = tr("from {first} to {last}", first=format_number(known[0]), last=format_number(known[-1]))
+    box = f"0 0 100 {SPARK_HEIGHT}"
+    return element(
+        "svg", path, viewBox=box, preserveAspectRatio="none", role="img", aria_label=label, class_="sparkline"
+    )
 
 
 def plots_in_rows(plots: Sequence[Html]) -> Html:
