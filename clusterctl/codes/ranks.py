@@ -449,7 +449,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-053": Entry(
         "error",
         "exited without an error while other ranks still needed it",
-        do="The ranks run different numbers of steps: uneven data, a condition on the rank, or an early return. Use join() of torch.distributed.algorithms, drop_last=True, or a barrier at the end.",
+        do="The ranks run different numbers of steps (uneven data, a condition on the rank, an early return), or the script ends while its last collectives are still queued on the GPU. Use join() of torch.distributed.algorithms or drop_last=True, and end with a barrier and destroy_process_group().",
         command="clusterctl logs {run} --tail 5",
     ),
     "CC-JOB-060": Entry(
