@@ -22,8 +22,8 @@ from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.console.documents.nodes import (
+        CleanDocument,
         CleanedNode,
-        CleanStorage,
         EndedOrphansEntry,
         FailedNode,
         KeptRun,
@@ -144,8 +144,10 @@ def cleanup_to_json(
     contents: Mapping[str, NodeStorage],
     removed: Mapping[str, RemovalReport],
     errors: Mapping[str, ClusterctlError],
-) -> CleanStorage:
-    """Return the part of `clean --json` about runs and storage; `removed` is null for a node on which nothing was."""
+    orphans: list[EndedOrphansEntry],
+    warm: list[WarmProcess],
+) -> CleanDocument:
+    """Return the document of `clean --json`; `removed` is null for a node on which nothing was."""
     runs: list[RemovedRun] = [
         {
             "run": stored_run.run_id,
@@ -175,7 +177,15 @@ def cleanup_to_json(
     error_entries: list[FailedNode] = [
         {"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()
     ]
-    return {"schema": 1, "runs": runs, "stays": kept, "nodes": nodes, "errors": error_entries}
+    return {
+        "schema": 1,
+        "runs": runs,
+        "stays": kept,
+        "nodes": nodes,
+        "errors": error_entries,
+        "orphans": orphans,
+        "warm": warm,
+    }
 
 
 def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:

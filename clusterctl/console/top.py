@@ -22,7 +22,7 @@ from rich.text import Text
 
 from clusterctl.console.terminal import make_table, print_fitted_table, print_table, stdout
 from clusterctl.console.text import display_width, sanitize
-from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent, measure_spread
+from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent
 from clusterctl.plans.runs.history import History
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.messages.record import to_json
@@ -314,18 +314,15 @@ def _render_cpu(group: Sequence[NodeUsage]) -> str:
 
 def _render_memory(group: Sequence[NodeUsage]) -> str:
     samples = [gauged.sample for gauged in group if gauged.sample and gauged.sample.memory]
-    used_stats = measure_spread([(sample.memory_used or 0) / (1 << 30) for sample in samples])
-    if used_stats is None:
+    if not samples:
         return ""
-    total = max((sample.memory or 0) / (1 << 30) for sample in samples)
-    return f"{used_stats.maximum:.0f}/{total:.0f} GiB"
+    used = max(sample.memory_used or 0 for sample in samples) / (1 << 30)
+    total = max(sample.memory or 0 for sample in samples) / (1 << 30)
+    return f"{used:.0f}/{total:.0f} GiB"
 
 
 def _render_rate(group: Sequence[NodeUsage], metric: Callable[[NodeUsage], float]) -> str:
-    stats = measure_spread([metric(gauged) for gauged in group])
-    if stats is None:
-        return ""
-    return render_traffic(stats.median if len(group) == 1 else stats.maximum)
+    return render_traffic(max(map(metric, group)))
 
 
 def render_traffic(rate: float) -> str:
@@ -338,10 +335,10 @@ def render_traffic(rate: float) -> str:
 
 def _render_range(group: Sequence[NodeUsage], metric: Metric, unit: str = "") -> str:
     """Write the one value, or from which to which it goes."""
-    stats = measure_spread([value for gauged in group if (value := metric(gauged)) is not None])
-    if stats is None:
+    values = [value for gauged in group if (value := metric(gauged)) is not None]
+    if not values:
         return ""
-    lowest, highest = f"{stats.minimum:.0f}", f"{stats.maximum:.0f}"
+    lowest, highest = f"{min(values):.0f}", f"{max(values):.0f}"
     return f"{highest}{unit}" if lowest == highest else f"{lowest}-{highest}{unit}"
 
 

@@ -453,15 +453,13 @@ class InprocNode:
             signal.signal(signal_number, signal.SIG_IGN)
         close_other_descriptors(self.channel.fileno())
         set_subreaper()
-        log = os.open(self._node_path("sshd.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        path = os.path.join(self.plan.directory, "nodes", self.node.name, "sshd.log")  # noqa: PTH118  (a path as text)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
         self.channel.send(json.dumps({"pid": os.getpid(), "host_pid": os.getpid()}).encode())
         return wake_on(signal.SIGCHLD)
-
-    def _node_path(self, name: str) -> str:
-        return os.path.join(self.plan.directory, "nodes", self.node.name, name)  # noqa: PTH118  (a path as text)
 
     def _start_server(self) -> None:
         self.server = SshServer(self.plan, self.node, self.children)

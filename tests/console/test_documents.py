@@ -171,11 +171,8 @@ def clean_document() -> dict[str, Any]:
     removed = {"gpu01": RemovalReport(1, 2, 3, ("a: no",))}
     plan = CleanupPlan(((part, "old"),), ((part, "it lives"),))
     orphans = {"gpu01": [Orphan(run=RUN, pid=7, starttime=8, age=9.0, command="python")], "gpu02": [Orphan()]}
-    return {
-        **cleanup.cleanup_to_json(plan, stored, removed, ERRORS),
-        "orphans": cleanup.ended_orphans_to_json(orphans, {"gpu01": EndedOrphans(("7",), ())}),
-        "warm": warm(),
-    }
+    ended = cleanup.ended_orphans_to_json(orphans, {"gpu01": EndedOrphans(("7",), ())})
+    return {**cleanup.cleanup_to_json(plan, stored, removed, ERRORS, ended, warm())}
 
 
 def warm() -> Any:
@@ -233,10 +230,9 @@ def evidence() -> RankEvidence:
 def diagnosis() -> dict[str, Any]:
     """Return the document of `diagnose`."""
     ranks = [evidence(), RankEvidence(1, "gpu02", problem="no answer")]
-    found = hang.diagnosis_to_json(
-        RUN, judge(ranks, [], 2), ranks, {"gpu01": NodeEvidence("gpu01", (ranks[0],), 0.1)}, ERRORS
-    )
-    return {**found, "gpus": hang.gpus_to_json({"gpu01": [GpuUsage(index=0, busy=100)]})}
+    nodes = {"gpu01": NodeEvidence("gpu01", (ranks[0],), 0.1)}
+    gpus = {"gpu01": [GpuUsage(index=0, busy=100)]}
+    return {**hang.diagnosis_to_json(RUN, judge(ranks, [], 2), ranks, nodes, ERRORS, gpus)}
 
 
 def slowness() -> Any:

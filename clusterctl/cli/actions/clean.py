@@ -64,7 +64,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.nodes import CleanDocument, CleanOrphansDocument, CleanWarmDocument
+    from clusterctl.console.documents.nodes import CleanOrphansDocument, CleanWarmDocument
 
 MAX_STRANDED = 5  # runs
 
@@ -272,12 +272,9 @@ class Clean:
             node.name: self._removed[node.name] for node in self._nodes if node.name in self._removed
         }
         if self._options.as_json:
-            document: CleanDocument = {
-                **cleanup_to_json(cleanup, self._storage, removed, self._errors),
-                "orphans": ended_orphans_to_json(self._orphans, self._ended),
-                "warm": warm_to_json(self._warm),
-            }
-            write_document(document)
+            orphans = ended_orphans_to_json(self._orphans, self._ended)
+            warm = warm_to_json(self._warm)
+            write_document(cleanup_to_json(cleanup, self._storage, removed, self._errors, orphans, warm))
         else:
             show_removed(removed)
         incomplete = any(entry.failed for entry in removed.values()) or any(

@@ -288,19 +288,14 @@ class EndedOrphansEntry(TypedDict):
     left: list[str] | None
 
 
-class CleanStorage(TypedDict):
-    """What is or would be removed of runs and storage, and what is kept although it is beyond the limits."""
+class CleanDocument(TypedDict):
+    """What `clean` removes or would remove: runs, unused storage, leftover processes, warm processes."""
 
     schema: Literal[1]
     runs: list[RemovedRun]
     stays: list[KeptRun]
     nodes: list[CleanedNode]
     errors: list[FailedNode]
-
-
-class CleanDocument(CleanStorage):
-    """What `clean` removes or would remove: runs, unused storage, leftover processes, warm processes."""
-
     orphans: list[EndedOrphansEntry]
     warm: list[WarmProcess]
 

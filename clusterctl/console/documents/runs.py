@@ -443,8 +443,11 @@ EvidenceEntry = Annotated[
 ]
 
 
-class Diagnosis(TypedDict):
-    """Why a run makes no progress, and the evidence of its ranks; `waiting` are ranks in a collective."""
+GpusByNode = dict[str, list[Annotated[dict[str, Any], FieldsOf(GpuUsage)]]]
+
+
+class DiagnoseDocument(TypedDict):
+    """Why a run makes no progress, the evidence of every rank, and how busy the GPUs are where it hangs."""
 
     schema: Literal[1]
     run: str
@@ -457,14 +460,6 @@ class Diagnosis(TypedDict):
     seconds: float | None
     nodes: list[AskedNode]
     ranks: list[EvidenceEntry]
-
-
-GpusByNode = dict[str, list[Annotated[dict[str, Any], FieldsOf(GpuUsage)]]]
-
-
-class DiagnoseDocument(Diagnosis):
-    """Why a run makes no progress, the evidence of every rank, and how busy the GPUs are where it hangs."""
-
     gpus: GpusByNode
 
 

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
         AskedNode,
         DeepCheck,
         DeepConclusion,
-        Diagnosis,
+        DiagnoseDocument,
         EvidenceEntry,
-        GpusByNode,
         NetworkPath,
         NetworkTest,
         SlownessDocument,
@@ -290,11 +289,6 @@ def _describe_gpu(gpu: GpuUsage) -> str:
     return tr("{index}: {busy} % busy, {used} of {total} MiB", **shown)
 
 
-def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> GpusByNode:
-    """Return the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
-    return {name: to_json(node_gpus) for name, node_gpus in gpus.items()}
-
-
 def show_slowness(slowness: Slowness, command: str) -> None:
     """Print the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
     _show_judgement(slowness.judgement, command, stacks_shown=False)
@@ -335,8 +329,9 @@ def diagnosis_to_json(
     ranks: Sequence[RankEvidence],
     nodes: Mapping[str, NodeEvidence],
     errors: Mapping[str, ClusterctlError],
-) -> Diagnosis:
-    """Return the judgement and the evidence of every rank, for `diagnose --json`."""
+    gpus: Mapping[str, Sequence[GpuUsage]],
+) -> DiagnoseDocument:
+    """Return the document of `diagnose --json`; there are `gpus` only where the run hangs."""
     answered: list[AskedNode] = [
         {"name": name, "answered": True, "took": node.took, "error": None} for name, node in nodes.items()
     ]
@@ -356,6 +351,7 @@ def diagnosis_to_json(
         "seconds": judgement.seconds,
         "nodes": answered + failed,
         "ranks": [rank_to_json(rank) for rank in ranks],
+        "gpus": {name: to_json(node_gpus) for name, node_gpus in gpus.items()},
     }
 
 

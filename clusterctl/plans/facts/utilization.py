@@ -50,22 +50,6 @@ def parse_sample(raw: object) -> Sample | None:
     return read_clean(Sample, raw)
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How a value is spread over several nodes."""
-
-    minimum: float
-    median: float
-    maximum: float
-
-
-def measure_spread(values: Sequence[float]) -> Spread | None:
-    """Return least, median and most; None without values."""
-    from statistics import median  # noqa: PLC0415 - 9 ms, which most verbs need not wait for
-
-    return Spread(min(values), median(values), max(values)) if values else None
-
-
 def group_alike(
     nodes: Sequence[NodeUsage], now: float, silence_limit: float, most_rows: int
 ) -> list[tuple[NodeUsage, ...]]:

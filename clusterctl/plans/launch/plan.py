@@ -256,13 +256,13 @@ def _network_env(member: Member, facts: PlanFacts) -> dict[str, Template]:
         return {key: make_template(value) for key, value in network_env(facts.vendor, facts.nics).items()}
     placeholder = Unmeasured(f"nic@{member.name}")
     return {
-        key: make_template(*_replace_marker(value, "nic0", placeholder))
+        key: make_template(*_replace_nic(value, placeholder))
         for key, value in network_env(facts.vendor, ("nic0",)).items()
     }
 
 
-def _replace_marker(value: str, marker: str, placeholder: Unmeasured) -> tuple[Segment, ...]:
-    before, _, after = value.partition(marker)
+def _replace_nic(value: str, placeholder: Unmeasured) -> tuple[Segment, ...]:
+    before, _, after = value.partition("nic0")
     return before, placeholder, after
 
 

@@ -33,7 +33,7 @@ from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.runs import DiagnoseDocument
+    pass
 
 
 def show_run(settings: Settings, run: str | None, *, watch: bool, as_json: bool) -> int:
@@ -115,10 +115,9 @@ def diagnose(settings: Settings, run: str | None, options: DiagnoseOptions) -> i
 def _report_diagnosis(run_id: RunId, diagnosis: Diagnosis, command: str, options: DiagnoseOptions) -> None:
     answers, judgement = diagnosis.answers, diagnosis.judgement
     shown = [one for one in ranks_of(answers) if not options.ranks or one.rank in options.ranks]
-    document: DiagnoseDocument = {
-        **screen.diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors),
-        "gpus": screen.gpus_to_json(diagnosis.gpus),
-    }
+    document = screen.diagnosis_to_json(
+        run_id, judgement, shown, answers.nodes, answers.errors, diagnosis.gpus
+    )
     if options.save is not None:
         save_diagnosis(Path(options.save), json_text(document, indent=2), shown, sanitize)
     if options.as_json:
