@@ -358,7 +358,7 @@ class WarmRecord(TypedDict, total=False):
 
 
 class AloneRecord(TypedDict):
-    """Of a part that SUCCEEDED: how many ranks were in no process group of more than `largest`, `planned` were more."""
+    """How many ranks had no process group of more than `largest`, where `planned` were to be in one."""
 
     ranks: int
     largest: int  # 1: each was alone; 0: that is suspected only, and not known
