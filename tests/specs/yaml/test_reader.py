@@ -26,7 +26,7 @@ TOO_MUCH = {
         "values",
     ),
     "a mapping of aliases": (BOMB.replace("[", "{k: [").replace("]", "]}"), "more than 50000 values"),
-    "deep flow lists": ("a: " + "[" * 100_000, "nested more than 32 levels"),
+    "deep flow lists": ("a: " + "[" * 40_000, "nested more than 32 levels"),
     "deep flow mappings": ("{a: " * 50_000, "nested more than 32 levels"),
     "deep blocks": ("".join(f"{' ' * depth}-\n" for depth in range(600)), "nested more than 32 levels"),
     "deep dashes": ("- " * 100_000, "nested more than 32 levels"),
