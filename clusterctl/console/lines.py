@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.console.errors import ERRORS
 from clusterctl.console.terminal import BOLD, RED, clear_live_line, paint, print_error_line
-from clusterctl.console.text import as_in_project, display_width, json_text, sanitize
+from clusterctl.console.text import display_width, json_text, sanitize
 from clusterctl.plans.runs.state import attempt_of
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_paths import torchrun_log
 from clusterctl.protocol.tracebacks import starts_traceback
 from clusterctl.specs.nodeset import fold_names, group_values
+from clusterctl.specs.text import as_in_project
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:

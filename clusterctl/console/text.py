@@ -70,30 +70,6 @@ def last_overwrite(line: str) -> str:
 _INVISIBLE = re.compile(f"[{UNSEEN}]")
 
 
-_CODE_FOLDER = re.compile(
-    r"/runs/[\w.-]{1,200}/\d{1,5}-[^/\s\"']{1,200}/code/(?=[^/\s])"
-)  # of a run, on its node
-_BEFORE_PATHS = "\t \"'(=:[{<>,;|"
-
-
-def as_in_project(text: str) -> str:
-    """Write paths of a run's copy of the code as in the project: `train.py` for `/home/.../1-gpu02/code/train.py`.
-
-    A path begins with a slash at the start of the text or behind one of a few signs; what looks otherwise stays.
-    """
-    if "/code/" not in text:
-        return text
-    pieces, end = [], 0
-    for found in _CODE_FOLDER.finditer(text):
-        before = text[end : found.start()]
-        start = max(map(before.rfind, _BEFORE_PATHS)) + 1
-        path = before[start:] or "/"
-        is_path = path.startswith("/") and not path.startswith("//")
-        pieces.append(before[:start] if is_path else text[end : found.end()])
-        end = found.end()
-    return "".join([*pieces, text[end:]])
-
-
 def json_text(document: Any, *, indent: int | None = None) -> str:
     """Render JSON as UTF-8 where stdout is that, else in ASCII alone: no other encoding is JSON (RFC 8259, 8.1)."""
     text = json.dumps(document, ensure_ascii=not _is_utf8(sys.stdout.encoding), indent=indent)

@@ -1,7 +1,8 @@
-"""Plurals, the nearest word, durations, commands to paste."""
+"""Plurals, the nearest word, durations, commands to paste, paths of a run's code."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from functools import lru_cache
@@ -20,6 +21,10 @@ _DURATIONS = {
     "m": to_translate("{n}m"),
     "s": to_translate("{n} s"),
 }
+_CODE_FOLDER = re.compile(
+    r"/runs/[\w.-]{1,200}/\d{1,5}-[^/\s\"']{1,200}/code/(?=[^/\s])"
+)  # of a run, on its node
+_BEFORE_PATHS = "\t \"'(=:[{<>,;|"
 
 
 def plural(number: int, noun: str) -> str:
@@ -88,3 +93,21 @@ def quote_word(word: str) -> str:
 
 def _quote_path(word: str) -> str:
     return f"~/{quote_word(word[2:])}" if word.startswith("~/") and len(word) > 2 else quote_word(word)
+
+
+def as_in_project(text: str) -> str:
+    """Write paths of a run's copy of the code as in the project: `train.py` for `/home/.../1-gpu02/code/train.py`.
+
+    A path begins with a slash at the start of the text or behind one of a few signs; what looks otherwise stays.
+    """
+    if "/code/" not in text:
+        return text
+    pieces, end = [], 0
+    for found in _CODE_FOLDER.finditer(text):
+        before = text[end : found.start()]
+        start = max(map(before.rfind, _BEFORE_PATHS)) + 1
+        path = before[start:] or "/"
+        is_path = path.startswith("/") and not path.startswith("//")
+        pieces.append(before[:start] if is_path else text[end : found.end()])
+        end = found.end()
+    return "".join([*pieces, text[end:]])

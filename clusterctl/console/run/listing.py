@@ -20,10 +20,11 @@ from clusterctl.console.run.status import (
     run_to_json,
     state_style,
 )
-from clusterctl.console.run.verdict import describe_cause, state_mark
+from clusterctl.console.run.verdict import state_mark
 from clusterctl.console.terminal import is_verbose, make_table, stdout, table_width
 from clusterctl.console.text import UNBROKEN, cut_text, sanitize
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.runs.cause import describe_cause
 from clusterctl.plans.runs.rows import join_ranks
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (

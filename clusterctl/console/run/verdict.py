@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import BOLD, GREEN, RED, YELLOW, is_verbose, paint, stderr, symbol
 from clusterctl.console.text import (
     UNBROKEN,
-    as_in_project,
     cut_text,
     display_width,
     sanitize,
@@ -20,21 +17,27 @@ from clusterctl.console.text import (
 )
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
+from clusterctl.plans.runs.cause import (
+    MAX_LINE,
+    Explanation,
+    describe_process,
+    explain_alone,
+    explain_cause,
+    list_reasons,
+)
 from clusterctl.plans.runs.state import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import (
-    ALONE_CODE,
     SUSPECTED_CODE,
     Verdict,
-    advised_command,
     describe_alone,
     render_unplanned,
 )
 from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.protocol.end_record import is_certain
-from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
+from clusterctl.protocol.root_cause import Cause
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED
-from clusterctl.protocol.tracebacks import clip, strip_rank
+from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
@@ -45,16 +48,7 @@ NARROWEST = 30
 LABEL_WIDTH = 6
 CODE_WIDTH = 10
 INDENT = "    "
-MAX_GROUPS = 6
-MAX_RANKS = 8
-MAX_SUMMARY = 90  # characters
 MAX_HANG = 1000  # characters of a sentence of `diagnose`
-MAX_LINE = 400  # characters that are shown of what a rank or a node has written
-_NUMBER = re.compile(r"\d+")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[(])")
-_OUT_OF_MEMORY = re.compile(
-    r"(?:[\w.]+: )?(?P<what>\w+ out of memory)\. Tried to allocate (?P<size>[\d.]+ \w+)"
-)
 
 
 def render_outside(outside: Mapping[str, OutsideFiles]) -> str:
@@ -125,7 +119,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     start = _render_end(verdict, seconds)
     if verdict.cause is None:
         alone = render_alone(verdict, command, width)
-        lines = [f"{start}   {verdict.run_id}", *(alone or render_reasons(verdict))]
+        lines = [f"{start}   {verdict.run_id}", *(alone or [INDENT + line for line in list_reasons(verdict)])]
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden, command_line("logs", short_id(verdict.run_id), command=command))
@@ -218,31 +212,20 @@ def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH, st
     `start` is what the first line begins with. Explanations are wrapped to `width`; what is to be copied, or was
     written by a rank, is not.
     """
-    failure, columns = cause.failure, max(NARROWEST, min(WIDTH, width))
-    summary, rest = _summarize(failure, _room(cause, width, start))
-    lines = _render_headline(cause, summary, width, start)
-    lines += wrap_text(rest, columns, INDENT, INDENT) if rest else []
-    lines += _render_frame(failure, columns)
-    lines += _render_silent(cause, columns)
-    lines += _render_known(cause, columns)
-    if failure.tail and (is_verbose() or not failure.exception):
+    columns = max(NARROWEST, min(WIDTH, width))
+    shown = explain_cause(cause, run_id, command, _room(cause, width, start), display_width)
+    lines = _render_headline(shown, width, start)
+    lines += wrap_text(shown.message, columns, INDENT, INDENT) if shown.message else []
+    lines += _render_location(shown, columns)
+    for text in filter(None, (shown.silent, shown.meaning)):
+        lines += wrap_text(text, columns, INDENT, INDENT)
+    if shown.tail and (is_verbose() or not cause.failure.exception):
         lines.append(INDENT + tr("last stderr lines:"))
-        lines += [f"{INDENT}| {clip(line, MAX_LINE)}" for line in failure.tail]
-    lines += _render_consequences(cause)
-    return lines + _render_commands(cause, run_id, command)
-
-
-def _render_commands(cause: Cause, run_id: str, command: str) -> list[str]:
-    failure, run = cause.failure, short_id(run_id)  # the full id would not fit into 80 columns
-    logs_command = command_line("logs", run, command=command)
-    selector = ("--nodes", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
-    lines = []
-    advised = advised_command(cause, run) if cause.symptom_match else ""
-    if advised:
-        lines.append(_labelled(tr("fix"), f"{command}{advised.removeprefix('clusterctl')}"))
-    if not failure.lost:
-        lines.append(_labelled(tr("next"), command_line(*selector, command=logs_command)))
-    return lines
+        lines += [f"{INDENT}| {line}" for line in shown.tail]
+    labels = [tr("also"), *[""] * len(shown.also)]
+    lines += [_labelled(label, text) for label, text in zip(labels, shown.also, strict=False)]
+    commands = ((tr("fix"), shown.fix), (tr("next"), shown.next))
+    return lines + [_labelled(label, text) for label, text in commands if text]
 
 
 def _labelled(label: str, text: str) -> str:
@@ -271,190 +254,38 @@ def _render_given_up(verdict: Verdict) -> list[str]:
     )
 
 
-def describe_cause(cause: Cause) -> str:
-    """Return in a few words what failed first: `r1 gpu02: CUDA out of memory (tried 20.00 GiB)`."""
-    failure = cause.failure
-    process = failure.node if failure.rank is None else f"r{failure.rank} {failure.node}"
-    return tr(
-        "{process}: {what}",
-        process=process,
-        what=_describe_what(cause, _summarize(failure, MAX_SUMMARY)[0]),
-    )
+def _render_headline(shown: Explanation, width: int, start: str) -> list[str]:
+    code = f"   {shown.code}" if shown.code else ""
+    return wrap_text(f"{start}{shown.headline}{code}", max(NARROWEST, width), indent=INDENT)
 
 
-def _render_headline(cause: Cause, summary: str, width: int, start: str) -> list[str]:
-    text = tr(
-        "{process}: {what}", process=_describe_process(cause.failure), what=_describe_what(cause, summary)
-    )
-    code = f"   {cause.symptom_match.symptom.code}" if cause.symptom_match else ""
-    return wrap_text(f"{start}{text}{code}", max(NARROWEST, width), indent=INDENT)
+def _render_location(shown: Explanation, width: int) -> list[str]:
+    """Show where the exception was raised in the user's own code, in one line."""
+    if not shown.location:
+        return []
+    location = f"{INDENT}{shown.location}"
+    room = width - display_width(location) - 3
+    line = f"{location}   {cut_text(shown.source, room)}" if shown.source and room > NARROWEST else location
+    return [line, *([INDENT + shown.task] if shown.task else [])]
 
 
 def _room(cause: Cause, width: int, start: str) -> int:
     """Count the columns that the headline has for what the rank reported."""
-    others = f"{start}{_describe_process(cause.failure)}:   {'-' * CODE_WIDTH}"
+    others = f"{start}{describe_process(cause.failure)}:   {'-' * CODE_WIDTH}"
     return max(NARROWEST, width - display_width(others))
-
-
-def _summarize(failure: Failure, room: int) -> tuple[str, str]:
-    """Shorten an exception to a headline; the second text is the whole, if something is missing in the first."""
-    whole = clip(strip_rank(failure.exception), MAX_LINE)
-    memory = _OUT_OF_MEMORY.match(whole)
-    if memory:
-        tried = tr("{what} (tried {size})", what=memory["what"], size=memory["size"])
-        return tried, whole
-    if display_width(whole) <= room:
-        return whole, ""
-    first = _SENTENCE_END.split(whole, maxsplit=1)[0]
-    if len(first) < len(whole) and display_width(first) <= max(room, MAX_SUMMARY):
-        return first, whole
-    return whole, ""
-
-
-def _describe_what(cause: Cause, summary: str) -> str:
-    end = clip(_describe_end(cause), MAX_LINE)
-    if cause.waited_for:
-        return tr("the other ranks waited for it until they timed out ({end})", end=end)
-    if not summary:
-        return end
-    plain = not (cause.left or cause.stopped) and cause.failure.exit in (1, None) and not cause.failure.signal
-    return summary if plain else tr("{exception} ({end})", exception=summary, end=end)
-
-
-def _render_frame(failure: Failure, width: int) -> list[str]:
-    """Show where the exception was raised in the user's own code, in one line."""
-    if len(failure.own_frame) < 2 or not failure.exception:
-        return []
-    file, line, *source = failure.own_frame
-    place = f"{INDENT}{as_in_project(file)}:{line}"
-    room = width - display_width(place) - 3
-    line = f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place
-    return [line, *_render_ray_task(failure)]
-
-
-def _render_ray_task(failure: Failure) -> list[str]:
-    if len(failure.ray_task) < 2:
-        return []
-    task, node = failure.ray_task
-    return [INDENT + tr("in {task} on {node}", task=task, node=node)]
-
-
-def _render_silent(cause: Cause, width: int) -> list[str]:
-    if not cause.silent:
-        return []
-    ranks = _fold_ranks(cause.silent)
-    if cause.symptom_match is not None and cause.symptom_match.symptom.grade == "waited":
-        text = tr("it timed out waiting for one of these, which reported nothing: {ranks}", ranks=ranks)
-    else:
-        text = tr(
-            "one of these closed the connection, and none of them reported an error: {ranks}", ranks=ranks
-        )
-    return wrap_text(text, width, INDENT, INDENT)
-
-
-def describe_ending(failure: Failure) -> str:
-    """Describe how a process ended in the user's language; a lost node has no process that did."""
-    if failure.lost and failure.signal is None and failure.exit is None:
-        return tr("the node is lost: {why}", why=translate_node_text(failure.reason.removeprefix("lost: ")))
-    return translate_node_text(render_ending(failure))
-
-
-def _describe_end(cause: Cause) -> str:
-    if cause.left:
-        return tr("stopped after it had closed its connections")
-    if not cause.stopped:
-        return describe_ending(cause.failure)
-    if cause.failure.suspended:
-        return tr("it was suspended by SIGSTOP")
-    return tr("ended with the run") if cause.waited_for else tr("stopped while it cleaned up")
-
-
-def _render_known(cause: Cause, width: int) -> list[str]:
-    if cause.symptom_match is None:
-        return []
-    entry = find_entry(cause.symptom_match.symptom.code)
-    title = tr(entry.title)
-    text = tr("{meaning}. {advice}", meaning=title[:1].upper() + title[1:], advice=tr(entry.do))
-    return wrap_text(text, width, INDENT, INDENT)
-
-
-def _describe_process(failure: Failure) -> str:
-    if failure.rank is not None:
-        return tr("rank {rank} on {node}", rank=failure.rank, node=failure.node)
-    return failure.node if failure.reason else tr("torchrun on {node}", node=failure.node)
-
-
-def _fold_ranks(failures: Sequence[Failure]) -> str:
-    """Name some ranks and their nodes: `r0, r2 on gpu[01,03]`, `100 ranks on gpu[01-13]`."""
-    nodes = fold_names(sorted({failure.node for failure in failures}))
-    ranks = sorted(failure.rank for failure in failures if failure.rank is not None)
-    torchruns = len(failures) - len(ranks)
-    names = ", ".join(f"r{rank}" for rank in ranks)
-    if ranks and torchruns:
-        return trn(
-            "{n} rank and {torchruns} x torchrun on {nodes}",
-            "{n} ranks and {torchruns} x torchrun on {nodes}",
-            len(ranks),
-            torchruns=torchruns,
-            nodes=nodes,
-        )
-    if torchruns:
-        return trn("torchrun on {nodes}", "{n} x torchrun on {nodes}", torchruns, nodes=nodes)
-    if len(ranks) <= MAX_RANKS:
-        return tr("{ranks} on {nodes}", ranks=names, nodes=nodes)
-    return trn("{n} rank on {nodes}", "{n} ranks on {nodes}", len(ranks), nodes=nodes)
-
-
-def _render_consequences(cause: Cause) -> list[str]:
-    """Fold what followed by what it reported, numbers aside: `6 ranks on gpu[01-03]: connection closed by peer`."""
-    groups: dict[str, list[tuple[Failure, str]]] = {}
-    ended = {(failure.node, failure.rank) for failure in cause.ended}
-    for failure in cause.consequences:
-        ended_with_run = (failure.node, failure.rank) in ended
-        summary = tr("stopped by clusterctl") if ended_with_run else _describe_consequence(failure)
-        groups.setdefault(_NUMBER.sub("0", summary), []).append((failure, summary))
-    ordered = sorted(groups.values(), key=len, reverse=True)
-    lines = [_render_group([failure for failure, _ in group], group[0][1]) for group in ordered[:MAX_GROUPS]]
-    other_failures = [failure for group in ordered[MAX_GROUPS:] for failure, _ in group]
-    lines += [_render_group(other_failures, tr("other messages"))] if other_failures else []
-    labels = [tr("also"), *[""] * len(lines)]
-    return [_labelled(label, line) for label, line in zip(labels, lines, strict=False)]
-
-
-def _render_group(failures: Sequence[Failure], summary: str) -> str:
-    return tr("{process}: {what}", process=_fold_ranks(failures), what=summary)
-
-
-def _describe_consequence(failure: Failure) -> str:
-    symptom_match = find_symptom(failure)
-    if symptom_match is not None and symptom_match.text:
-        return _lower_first(" ".join(symptom_match.text.split()))[:MAX_SUMMARY]
-    exception = strip_rank(failure.exception)
-    if exception:
-        return exception[:MAX_SUMMARY] + ("..." if len(exception) > MAX_SUMMARY else "")
-    if failure.after_stop and failure.rank is not None:
-        return tr("{end} after the stop", end=describe_ending(failure))
-    return describe_ending(failure)
-
-
-def _lower_first(text: str) -> str:
-    """Begin with a small letter, unless the first word is a name: ModuleNotFoundError, NCCL, `Exception:`."""
-    first_word = text.partition(" ")[0]
-    is_name = first_word != first_word.capitalize() or first_word.endswith(":")
-    return text if is_name else f"{text[:1].lower()}{text[1:]}"
 
 
 def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str]:
     """Return the lines on ranks that certainly ran alone, and what helps; nothing of any other run."""
-    if verdict.alone is None or not is_certain(verdict.alone):
+    shown = explain_alone(verdict, command)
+    if shown is None:
         return []
-    columns, (message, fix) = max(NARROWEST, min(WIDTH, width)), describe_alone(verdict.alone)
-    sentence = tr("{sentence} ({code})", sentence=message, code=ALONE_CODE)
-    logs = command_line("logs", short_id(verdict.run_id), command=command)
+    columns = max(NARROWEST, min(WIDTH, width))
+    sentence = tr("{sentence} ({code})", sentence=shown.headline, code=shown.code)
     return [
         *wrap_text(sentence, columns, INDENT, INDENT),
-        *wrap_text(tr("fix: {fix}", fix=fix), columns, INDENT, INDENT),
-        _labelled(tr("next"), f"{logs} --rank 0"),
+        *wrap_text(tr("fix: {fix}", fix=shown.advice), columns, INDENT, INDENT),
+        _labelled(tr("next"), shown.next),
     ]
 
 
@@ -465,22 +296,6 @@ def render_suspicion(verdict: Verdict) -> list[str]:
     message, fix = describe_alone(verdict.alone)
     sentence = tr("{sentence} ({code})", sentence=message, code=SUSPECTED_CODE)
     return [tr("warning: {text}", text=sentence), "  " + tr("fix: {fix}", fix=fix)]
-
-
-def render_reasons(verdict: Verdict) -> list[str]:
-    """Return why each part ended as it did, where no cause was found."""
-    if verdict.state == SUCCEEDED:
-        return []
-    groups = group_values((reason, name) for name, reason in verdict.reasons.items())
-    return [
-        INDENT
-        + tr(
-            "{process}: {what}",
-            process=fold_names(names),
-            what=clip(translate_node_text(reason), MAX_LINE),
-        )
-        for reason, names in groups.items()
-    ]
 
 
 def _render_after(verdict: Verdict) -> list[str]:

@@ -248,6 +248,17 @@ print-color-adjust:exact}
 :is(.state-stopped,.state-cancelled,.state-was-stopped,.state-unknown){color:var(--dim);background:var(--dim-box)}
 :is(.state-queued,.state-submitted,.state-preparing,.state-waiting,.state-starting){color:var(--wait);
 background:var(--wait-box)}
+.head{margin:.4rem 0 .8rem}.head :is(h1,h2){font-size:1.5rem;margin:0;border:0;padding:0;display:flex;flex-wrap:wrap;
+align-items:center;gap:.2rem .7rem}.head-facts{display:flex;flex-wrap:wrap;gap:.1rem 1.4rem;list-style:none;padding:0;
+margin:.3rem 0 0}.full-id{color:var(--dim);font-size:12px;margin:.2rem 0 0}
+.result h2{border:0;margin:.1rem 0 .3rem;padding:0;font-size:1.15rem}.result.warn{border-left-color:var(--warn);
+color:inherit}.result.bad h2{color:var(--bad)}.result .code{font-size:12px;font-weight:400;color:var(--dim);
+white-space:nowrap}.place code+code{color:var(--dim)}
+dl.cause{margin:.5rem 0 .2rem}.cause>div{display:grid;grid-template-columns:3.2rem minmax(0,1fr);gap:.1rem .6rem;
+padding:.12rem 0}.cause dt{color:var(--dim);font-weight:600}.cause dd{margin:0}
+.result :is(dd,p)>code,dd code{
+background:var(--bg);border:1px solid var(--line);border-radius:4px;padding:.05rem .35rem}
+.ranks p,.ranks details{margin:.25rem 0}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
 .timeline svg{min-width:640px}
 @media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
@@ -13,6 +12,7 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
+from clusterctl.plans.report.comparison import render_comparison
 from clusterctl.plans.report.markup import (
     STYLE,
     Child,
@@ -20,29 +20,19 @@ from clusterctl.plans.report.markup import (
     document,
     element,
     hide_secrets,
+    join,
     join_lines,
     table,
 )
 from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
-from clusterctl.plans.report.reported_run import (
-    ReportedRun,
-    describe_span,
-    find_marks,
-    find_moments,
-    make_scale,
-)
-from clusterctl.plans.report.sections import (
-    Facts,
-    list_facts,
-    mark_commands,
-    render_ranks,
-    render_sentence,
-    render_slowness,
-)
+from clusterctl.plans.report.reported_run import ReportedRun, find_moments, make_scale
+from clusterctl.plans.report.result import render_head, render_result
+from clusterctl.plans.report.sections import Facts, list_facts, render_ranks, render_slowness, state_chip
 from clusterctl.plans.runs.history import Launched, NodeRecord
+from clusterctl.plans.runs.state import NodeState, RankState
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import LIVE, SUCCEEDED
+from clusterctl.protocol.states import FAILED, RUNNING, STOPPED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import language, tr, trn
@@ -50,93 +40,45 @@ from clusterctl.translation import language, tr, trn
 MAX_NODES = 10  # with plots of their own; of more the most telling
 MAX_RANKS = 48  # with their last lines
 MAX_LINES = 12
-MAX_ATTEMPTS = 5  # that have ended, in the result
+MAX_MOMENTS = 8  # that are not folded
 
 
 def render_report(run: ReportedRun, other: ReportedRun | None, command: str, secrets: Iterable[str]) -> str:
     """Return the file; `command` is how commands on it begin."""
     title = tr("run {run}", run=short_id(run.run_id))
     if other is None:
-        body = element("main", _header(run), render_result(run), *_sections(run, command))
+        body = element("main", *render_run(run, command))
     else:
         title = tr("runs {first} and {second}", first=short_id(run.run_id), second=short_id(other.run_id))
-        body = _compare(run, other, command)
+        body = render_comparison(run, other, [render_run(one, command) for one in (run, other)])
     page = document(f"clusterctl: {title}", "zh" if language() == "zh" else "en", STYLE, body)
     return hide_secrets(page, secrets)
 
 
-def _header(run: ReportedRun) -> Html:
-    latest = run.latest
-    job = latest.job if latest else ""
-    return element(
-        "header",
-        element("h1", tr("Run {run}", run=run.run_id), class_="mono"),
-        element("p", job, class_="faint"),
-    )
-
-
-def render_result(run: ReportedRun) -> Html:
-    """Return the state and the cause of its end; of a run that makes no progress first why."""
-    kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
-    headline = element("p", element("b", _headline(run), class_=kind or None))
-    content: list[Child]
-    if run.hang and run.state in LIVE:
-        kind = "bad" if run.hang.judgement.hangs else ""
-        content = [*_answer(run.hang), element("p", _headline(run))]
-    elif run.hang and run.hang.judgement.hangs and not (run.verdict and run.verdict.cause):
-        reasons = element("pre", join_lines(run.cause_lines)) if run.cause_lines else None
-        content = [headline, *_answer(run.hang), reasons]
-    else:
-        content = [headline, *_cause(run)]
-        content += [element("p", *mark_commands(line)) for line in render_kept(run.hang)] if run.hang else []
-    ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
-    return element("section", *content, *ended[-MAX_ATTEMPTS:], class_=f"result {kind}".strip())
-
-
-def _answer(kept: KeptDiagnosis) -> list[Child]:
-    """Return what `diagnose` would have shown, and when."""
-    return [*render_sentence(kept.judgement), element("p", kept.summary)]
-
-
-def _cause(run: ReportedRun) -> list[Child]:
-    lines = [line.strip() if number == 0 else line for number, line in enumerate(run.cause_lines)]
-    if not lines:
-        return []
-    return [
-        element("p", element("b", lines[0])),
-        element("pre", join_lines(lines[1:])) if lines[1:] else None,
-    ]
-
-
-def _headline(run: ReportedRun) -> str:
-    """Return the state, how long the workers have run, and how often."""
-    facts = {"state": run.state, "span": describe_span(run)}
-    if not any(part.began for part in run.known):
-        return run.state if run.state in LIVE else tr("{state}: {span}", **facts)
-    attempt = run.latest.attempt if run.latest else 1
-    if attempt > 1 and run.state in LIVE:
-        return tr("{state} for {span}, attempt {n}", **facts, n=attempt)
-    if attempt > 1:
-        return tr("{state} after {span}, attempt {n}", **facts, n=attempt)
-    return tr("{state} for {span}", **facts) if run.state in LIVE else tr("{state} after {span}", **facts)
-
-
-def _sections(run: ReportedRun, command: str) -> list[Child]:
+def render_run(run: ReportedRun, command: str) -> list[Child]:
+    """Return all of a run: its head, why it ended, then what it did and where; what is long is folded."""
     scale = make_scale(run)
     return [
+        render_head(run),
+        render_result(run),
         _notes(run),
         _section(tr("Where the ranks were"), *render_ranks(run.hang.all_ranks, run.hang.judgement))
         if run.hang
         else None,
-        _section(tr("About the run"), render_facts(list_facts(run))),
-        _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _scalars(run, scale),
+        _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _machines(run, scale),
         _section(tr("Slow ranks"), *render_slowness(run.slow)) if run.slow else None,
-        _section(tr("Findings"), element("pre", join_lines(run.remarks)) if run.remarks else None),
         _section(tr("Ranks"), _ranks(run)),
-        _section(tr("Commands"), _commands(run, command)),
+        _section(tr("Findings"), *_list_remarks(run.remarks)),
+        _section(tr("About the run"), render_facts(list_facts(run))),
+        _section(tr("Commands"), *_commands(run, command)),
     ]
+
+
+def _list_remarks(remarks: Sequence[str]) -> list[Child]:
+    """Return what else a terminal shows of the end, a paragraph for each line."""
+    return [element("p", remark) for remark in remarks]
 
 
 def _section(title: str, *content: Child) -> Html | None:
@@ -167,9 +109,11 @@ def render_facts(facts: Facts) -> Html:
 
 
 def _moments(run: ReportedRun, scale: Scale) -> Html | None:
+    """Return what happened: the first moments as a table, the rest folded."""
     moments = find_moments(run)
     if not moments:
         return None
+    headings = (tr("TIME"), tr("NODES"), tr("WHAT"))
     rows = [
         element(
             "tr",
@@ -179,7 +123,12 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
         )
         for moment in moments
     ]
-    return table((tr("TIME"), tr("NODES"), tr("WHAT")), rows)
+    more = len(rows) - MAX_MOMENTS
+    if more <= 0:
+        return table(headings, rows)
+    summary = element("summary", trn("{n} more moment", "{n} more moments", more))
+    rest = element("details", summary, table(headings, rows[MAX_MOMENTS:]))
+    return join([table(headings, rows[:MAX_MOMENTS]), rest])
 
 
 def _scalars(run: ReportedRun, scale: Scale) -> Html | None:
@@ -217,40 +166,42 @@ def _choose_nodes(run: ReportedRun, records: Mapping[str, NodeRecord]) -> list[s
 
 
 def _ranks(run: ReportedRun) -> Html | None:
-    cause = run.verdict.cause if run.verdict else None
+    """Return how the ranks ended with their last lines: the one that failed open, all others folded."""
     entries = [(rank, part) for part in run.known for rank in part.ranks]
-    blamed = cause.failure.rank if cause else None
-    entries.sort(key=lambda entry: (entry[0].rank != blamed, not entry[0].failed, entry[0].rank))
-    shown = sorted(entries[:MAX_RANKS], key=lambda entry: entry[0].rank)
-    blocks: list[Child] = []
-    for rank, part in shown:
-        end = _describe_end(rank.exit, rank.signal, live=part.live)
-        output = run.records[part.node].output.get(rank.rank, {}) if part.node in run.records else {}
-        heading: list[Child] = [
-            element("b", f"r{rank.rank}"),
-            " ",
-            part.node,
-            " ",
-            element("span", end, class_="bad" if rank.failed else "faint"),
-        ]
-        lines: list[Child] = [
-            element(
-                "pre",
-                element("span", name, class_="faint"),
-                element("br"),
-                join_lines(output[name][-MAX_LINES:]),
-            )
-            for name in ("stderr", "stdout")
-            if output.get(name)
-        ]
-        is_blamed = rank.rank == blamed or len(entries) <= 4
-        blocks.append(
-            element("details", element("summary", *heading), *lines, open="" if is_blamed and lines else None)
+    entries.sort(key=lambda entry: (not run.is_cause(entry[0].rank), not entry[0].failed, entry[0].rank))
+    shown = sorted(entries[:MAX_RANKS], key=lambda entry: (not run.is_cause(entry[0].rank), entry[0].rank))
+    blocks = [_rank(run, rank, part) for rank, part in shown]
+    more = len(entries) - len(shown)
+    note = element("p", trn("and {n} more rank", "and {n} more ranks", more), class_="faint")
+    return element("div", *blocks, note if more > 0 else None, class_="ranks") if blocks else None
+
+
+def _rank(run: ReportedRun, rank: RankState, part: NodeState) -> Html:
+    output = run.records[part.node].output.get(rank.rank, {}) if part.node in run.records else {}
+    lines = [
+        element(
+            "pre",
+            element("span", name, class_="faint"),
+            element("br"),
+            join_lines(output[name][-MAX_LINES:]),
         )
-    if len(entries) > len(shown):
-        left = len(entries) - len(shown)
-        blocks.append(element("p", trn("and {n} more rank", "and {n} more ranks", left), class_="faint"))
-    return element("div", *blocks) if blocks else None
+        for name in ("stderr", "stdout")
+        if output.get(name)
+    ]
+    heading: list[Child] = [element("b", f"r{rank.rank}"), " ", part.node, " ", _rank_chip(run, rank, part)]
+    if not lines:
+        return element("p", *heading)
+    is_open = "" if run.is_cause(rank.rank) else None
+    return element("details", element("summary", *heading), *lines, open=is_open)
+
+
+def _rank_chip(run: ReportedRun, rank: RankState, part: NodeState) -> Html:
+    """Show how a rank ended; of those that failed only the cause is red."""
+    if run.was_stopped(rank.rank):
+        return state_chip(STOPPED, text=tr("was stopped"))
+    state = FAILED if rank.failed else SUCCEEDED if rank.exit == 0 else RUNNING if part.live else STOPPED
+    text = _describe_end(rank.exit, rank.signal, live=part.live)
+    return state_chip(state, is_cause=run.is_cause(rank.rank), text=text)
 
 
 def _describe_end(code: int | None, number: int | None, *, live: bool) -> str:
@@ -261,25 +212,20 @@ def _describe_end(code: int | None, number: int | None, *, live: bool) -> str:
     return tr("running") if live else "?"
 
 
-def _commands(run: ReportedRun, command: str) -> Html:
+def _commands(run: ReportedRun, command: str) -> list[Child]:
+    """Return the commands that show more, and folded what was started on the nodes."""
     name = short_id(run.run_id)
-    lines = [
-        command_line("status", name, command=command),
-        command_line("logs", name, command=command),
-        command_line("pull", name, command=command),
-    ]
+    lines = [command_line(verb, name, command=command) for verb in ("status", "logs", "pull")]
     blocks: list[Child] = [element("pre", join_lines(lines))]
     for names, words in _started(run.records):
-        blocks += [
-            element("p", tr("on {nodes}", nodes=fold_names(names)), class_="faint"),
-            element("pre", words),
-        ]
+        summary = element("summary", tr("started on {nodes}", nodes=fold_names(names)))
+        blocks.append(element("details", summary, element("pre", words)))
     variables = next((record.launched.env for record in run.records.values() if record.launched.env), {})
     if variables:
         rows = join_lines(f"{name}={value}" for name, value in sorted(variables.items()))
         summary = element("summary", tr("variables, as on the first node"))
         blocks.append(element("details", summary, element("pre", rows)))
-    return element("div", *blocks)
+    return blocks
 
 
 def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
@@ -291,52 +237,3 @@ def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
 def _started_on(launched: Launched) -> str:
     module = [launched.python, "-m", launched.module] if launched.module else []
     return command_line(*module, *launched.argv)
-
-
-def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:
-    """Put two runs side by side: what differs is marked, and numbers of both are in the same plots."""
-    facts = _with_cause(first), _with_cause(second)
-    names = list(dict.fromkeys([*facts[0], *facts[1]]))
-    rows = [_compare_row(name, facts[0].get(name, ""), facts[1].get(name, "")) for name in names]
-    scale = make_scale(first)
-    others = {scalars.name: scalars for scalars in choose_scalars(second.records)}
-    shift = scale.begin - make_scale(second).begin
-    longest = Scale(scale.begin, max(scale.end, scale.begin + make_scale(second).seconds))
-    plots = [
-        render_plot(
-            scalar_plot(
-                scalars, [(tr("second run"), others[scalars.name], shift)] if scalars.name in others else ()
-            ),
-            longest,
-        )
-        for scalars in choose_scalars(first.records)
-    ]
-    return element(
-        "main",
-        element("h1", tr("Two runs"), class_="mono"),
-        element("p", tr("Rows that differ are marked."), class_="faint"),
-        table(("", first.run_id, second.run_id), rows),
-        _section(tr("Numbers of both runs, from the launch of each"), plots_in_rows(plots))
-        if plots
-        else None,
-        *(
-            element("article", element("hr"), _header(run), render_result(run), *_sections(run, command))
-            for run in (first, second)
-        ),
-    )
-
-
-def _with_cause(run: ReportedRun) -> Facts:
-    """List what a run is, and after its result why."""
-    hang = run.hang.judgement if run.hang and run.hang.judgement.hangs else None
-    cause = run.cause_lines[0].strip() if run.cause_lines else hang.sentence if hang else ""
-    facts = list_facts(run)
-    head = dict(list(facts.items())[:1])
-    return {**head, **({tr("cause"): cause} if cause else {}), **facts}
-
-
-def _compare_row(name: str, first: str, second: str) -> Html:
-    mark = "differs" if first != second else None
-    return element(
-        "tr", element("th", name, scope="row"), element("td", first), element("td", second), class_=mark
-    )

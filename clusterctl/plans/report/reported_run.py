@@ -9,6 +9,7 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.report.plot import Mark, Scale
+from clusterctl.plans.runs.cause import Explanation
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of, run_seconds
 from clusterctl.plans.runs.verdict import Verdict, judged_state
@@ -27,6 +28,7 @@ FAILURE_SIGN, STOP_SIGN = "✗", "■"
 SOON = 10.0  # seconds
 MAX_MARKS, MAX_LABEL = 24, 160  # of the attempts that have ended; characters
 MAX_STALL = 1e9  # seconds
+ENDS = frozenset({"attempt_ended", "ended"})  # of a node's part, which another node's failure may have caused
 STALL_ENDS = frozenset({"stall_over", "stopping", "torchrun_exited", "attempt_ended", "ended", "agent_lost"})
 
 
@@ -34,14 +36,14 @@ STALL_ENDS = frozenset({"stall_over", "stopping", "torchrun_exited", "attempt_en
 class ReportedRun:
     """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` is why nodes have no record.
 
-    `cause_lines` are what a terminal shows of its end, the first is the headline; `remarks` are what else it shows.
+    `explanation` is why it ended; `remarks` are what else a terminal shows of that.
     `hang` is where the ranks were when it stalled or was ended, `slow` how they arrived in their collectives.
     """
 
     run_id: RunId
     parts: Parts
     verdict: Verdict | None
-    cause_lines: tuple[str, ...]
+    explanation: Explanation
     records: Mapping[str, NodeRecord]
     now: float
     date: Callable[[float], str]  # writes a moment; which zone that is in, this machine decides
@@ -79,6 +81,21 @@ class ReportedRun:
         times = [part.submitted for part in self.known if part.submitted]
         times += [event.time for record in self.records.values() for event in record.journal[:1]]
         return min(times, default=self.now)
+
+    def is_cause(self, rank: int) -> bool:
+        """Return whether a rank is why the run ended; without a known cause, whatever failed may be."""
+        cause = self.verdict.cause if self.verdict else None
+        return self.state != STOPPED if cause is None else cause.failure.rank == rank
+
+    def is_cause_on(self, node: str) -> bool:
+        """Return whether a node is why the run ended; without a known cause, each may be."""
+        cause = self.verdict.cause if self.verdict else None
+        return self.state != STOPPED if cause is None else cause.failure.node == node
+
+    def was_stopped(self, rank: int) -> bool:
+        """Return whether a rank ended only because the run was stopped."""
+        cause = self.verdict.cause if self.verdict else None
+        return cause is not None and any(failure.rank == rank for failure in cause.ended)
 
     @property
     def has_history(self) -> bool:
@@ -234,17 +251,13 @@ EVENT_TEXTS: Mapping[str, tuple[str, bool]] = {
 
 def find_moments(run: ReportedRun) -> list[Moment]:
     """List what happened in the order of time; the same on several nodes within seconds is one moment."""
-    found: list[Moment] = []
-    for name, record in run.records.items():
-        for event in record.journal:
-            text, bad = describe_event(event)
-            ranks = (event.facts.count("rank"),) if event.name == "rank_exited" else ()
-            if text:
-                found.append(Moment(event.time, (name,), text, bad, ranks))
+    found = [
+        moment for name, record in run.records.items() for moment in _node_moments(run, name, record.journal)
+    ]
     moments: list[Moment] = []
-    newest: dict[tuple[str, bool], int] = {}  # of each text, in `moments`
+    newest: dict[tuple[str, bool, bool], int] = {}  # of each text, in `moments`
     for moment in sorted(found, key=lambda moment: moment.time):
-        key = moment.text, bool(moment.ranks)
+        key = moment.text, moment.bad, bool(moment.ranks)
         index = newest.get(key)
         before = moments[index] if index is not None else None
         if index is None or before is None or not _is_same(before, moment):
@@ -256,6 +269,26 @@ def find_moments(run: ReportedRun) -> list[Moment]:
                 before, nodes=nodes, ranks=tuple(dict.fromkeys(before.ranks + moment.ranks))
             )
     return moments[:MAX_MOMENTS]
+
+
+def _node_moments(run: ReportedRun, node: str, journal: Sequence[JournalEvent]) -> list[Moment]:
+    """List what happened on a node; what only followed from the stop, or from another node's failure, is not bad."""
+    moments: list[Moment] = []
+    last = max((event.facts.count("attempt") for event in journal if event.name == "attempt"), default=1)
+    is_stopping, attempt = False, 1
+    for event in journal:
+        text, bad = describe_event(event)
+        ranks = (event.facts.count("rank"),) if event.name == "rank_exited" else ()
+        if event.name == "attempt":
+            is_stopping, attempt = False, event.facts.count("attempt")
+        if ranks:
+            bad = bad and not is_stopping and (attempt < last or run.is_cause(ranks[0]))
+        elif event.name in ENDS and attempt == last:
+            bad = bad and run.is_cause_on(node)
+        is_stopping = is_stopping or event.name == "stopping"
+        if text:
+            moments.append(Moment(event.time, (node,), text, bad, ranks))
+    return moments
 
 
 def _is_same(before: Moment, moment: Moment) -> bool:
@@ -317,11 +350,11 @@ def find_marks(run: ReportedRun) -> list[Mark]:
     ]
     cause = run.verdict.cause if run.verdict else None
     if cause is not None:
-        headline = run.cause_lines[0] if run.cause_lines else run.state
+        headline = run.explanation.headline or run.state
         moment = (
             cause.failure.last_seen if cause.failure.lost and cause.failure.last_seen else cause.failure.time
         )
-        marks.append(Mark(moment, clip(headline.strip(), MAX_LABEL), failed=True, sign=FAILURE_SIGN))
+        marks.append(Mark(moment, clip(headline, MAX_LABEL), failed=True, sign=FAILURE_SIGN))
     elif run.state not in (SUCCEEDED, *LIVE) and run.ended_at is not None:
         is_failure = run.state != STOPPED
         sign = FAILURE_SIGN if is_failure else STOP_SIGN

@@ -8,8 +8,8 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
-from clusterctl.plans.report.markup import Child, Html, element, join_lines, table, table_row
-from clusterctl.plans.report.reported_run import ReportedRun, describe_span
+from clusterctl.plans.report.markup import Child, Html, element, join, join_lines, table, table_row
+from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.history import NodeRecord
 from clusterctl.plans.runs.rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.runs.state import node_ranks
@@ -21,7 +21,7 @@ from clusterctl.translation import to_translate, tr, trn
 Facts = dict[str, str]
 ABOUT: Mapping[str, str] = {  # what the launch recorded of each node, and what it is called
     "code": to_translate("code"),
-    "nic": to_translate("why these NICs"),
+    "nic": to_translate("network chosen by"),
     "python": "Python",
     "torch": "torch",
     "cuda": "CUDA",
@@ -58,18 +58,16 @@ def state_chip(state: str, *, is_cause: bool = True, text: str = "") -> Html:
 
 
 def list_facts(run: ReportedRun) -> Facts:
-    """Return the facts of a run in the order in which they are shown."""
+    """Return the facts of a run in the order in which they are shown; those of its head are not among them."""
     latest = run.latest
-    facts: Facts = {tr("result"): run.state, tr("ran for"): describe_span(run)}
+    facts: Facts = {}
     if latest is not None:
-        facts[tr("job")] = latest.job
         facts[tr("cluster")] = latest.cluster
         launched = tr("{user}, from {directory}", user=latest.launched_by, directory=latest.launched_from)
         facts[tr("launched by")] = launched if latest.launched_from else latest.launched_by
     facts[tr("launched")] = run.date(run.began)
     if run.ended_at is not None:
         facts[tr("ended at")] = run.date(run.ended_at)
-    facts[tr("nodes")] = _describe_nodes(run)
     if latest is not None:
         facts[tr("ranks")] = str(latest.world_size if latest.world_size is not None else "?")
         if latest.attempt > 1:
@@ -85,7 +83,19 @@ def list_facts(run: ReportedRun) -> Facts:
 
 def _about(record: NodeRecord, key: str) -> str:
     value = record.launched.about.get(key, "")
+    if key == "nic":
+        return _describe_source(value)
     return value[:MAX_HASH] if key == "code" else translate_node_text(value)
+
+
+def _describe_source(source: str) -> str:
+    """Describe what the address and the NICs of a node were chosen by, as the launch has recorded it."""
+    key, _, network = source.partition(": ")
+    if key in ("host", "ip") and network in ("", "in the inventory"):
+        return tr("{key} in the inventory", key=key)
+    if key == "network":
+        return tr("network in the inventory, {network}", network=network)
+    return translate_node_text(source)
 
 
 def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str]) -> str:
@@ -99,7 +109,8 @@ def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str
     )
 
 
-def _describe_nodes(run: ReportedRun) -> str:
+def describe_nodes(run: ReportedRun) -> str:
+    """Return how many nodes a run has, and which."""
     ranks = node_ranks(run.parts)
     names = sorted(run.parts, key=lambda name: (ranks[name] is None, ranks[name] or 0))
     count = trn("{n} node", "{n} nodes", len(names))
@@ -127,22 +138,36 @@ def _describe_network(run: ReportedRun) -> str:
     return tr("; ").join([*parts, *rest])
 
 
-def render_sentence(judgement: Judgement, command: str = "clusterctl") -> list[Child]:
+def render_sentence(
+    judgement: Judgement, command: str = "clusterctl", *, heading: str = "p", copies: bool = False
+) -> list[Child]:
     """Return the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
-    sentence = element("b", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code))
+    text = tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)
+    sentence = element("b", text) if heading == "p" else text
     fix = begin_commands(judgement.fix, command)
+    next_step = mark_commands(tr("next: {command}", command=fix), copies=copies)
     return [
-        element("p", sentence, class_="bad" if judgement.hangs else None),
-        element("p", *mark_commands(tr("next: {command}", command=fix))) if fix else None,
+        element(heading, sentence, class_="bad" if judgement.hangs and heading == "p" else None),
+        element("p", *next_step) if fix else None,
     ]
 
 
-def mark_commands(text: str) -> list[Child]:
+def mark_commands(text: str, *, copies: bool = False) -> list[Child]:
     """Show as code what a text has between backticks."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         return [text]
-    return [element("code", piece) if number % 2 else piece for number, piece in enumerate(pieces)]
+    return [
+        show_command(piece, copies=copies) if number % 2 else piece for number, piece in enumerate(pieces)
+    ]
+
+
+def show_command(command: str, *, copies: bool = False) -> Html:
+    """Show a command as code; with `copies` next to a button that copies it, for a page with a script."""
+    code = element("code", command)
+    if not copies or " " not in command:
+        return code
+    return join([code, " ", element("button", tr("copy"), type="button", class_="copy", data_copy=command)])
 
 
 def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: bool = True) -> list[Child]:

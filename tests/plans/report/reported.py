@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -12,6 +13,7 @@ from ends import judge
 
 from clusterctl.plans.diagnose.hang import STALL, KeptDiagnosis, judge_kept, parse_kept
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.cause import Explanation, explain_end
 from clusterctl.plans.runs.history import (
     History,
     Launched,
@@ -106,9 +108,25 @@ def make_run(records: dict[str, NodeRecord], **changes: Any) -> ReportedRun:
         parts[name] = parse_state(Untrusted({**raw, "node": name, "node_rank": number, "ranks": ranks}))
     failure = Failure("gpu02", Rank(1), 1, None, BEGAN + 50, exception="ValueError: bad batch")
     verdict = judge(RUN, parts, [failure])
-    lines = ("rank 1 on gpu02: ValueError: bad batch", "    train.py:10")
-    run = ReportedRun(RUN, parts, verdict, lines, records, BEGAN + 99, lambda moment: f"<{moment:.0f}>")
+    run = ReportedRun(
+        RUN,
+        parts,
+        verdict,
+        explain_end(verdict, "cctl"),
+        records,
+        BEGAN + 99,
+        lambda moment: f"<{moment:.0f}>",
+    )
     return replace(run, **changes)
+
+
+def explain(texts: Sequence[str]) -> Explanation:
+    """Put texts into all parts of an explanation but the code, which is always one of ours."""
+    text = " ".join(texts)
+    every = [field.name for field in fields(Explanation) if field.name != "code"]
+    return Explanation(
+        **{name: tuple(texts) if name in ("tail", "also", "reasons") else text for name in every}
+    )
 
 
 STACK = 'Thread 0x1 (most recent call first):\n  File "/w/train.py", line {line} in {where}\n'

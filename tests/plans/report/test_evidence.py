@@ -18,12 +18,13 @@ from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import MAX_MARKS, find_moments, make_scale
+from clusterctl.plans.runs.cause import Explanation
 
 
 def test_a_hung_run_shows_which_rank_was_where() -> None:
     """The sentence is in the result; then a row for each kind of rank, and their stacks, that of the suspect open."""
     records = {name: make_stalled(name, over=False) for name in ("gpu01", "gpu02")}
-    run = make_run(records, verdict=None, cause_lines=(), hang=make_hang())
+    run = make_run(records, verdict=None, explanation=Explanation(), hang=make_hang())
     page = render_report(run, None, "cctl", ())
     text = Tags(page).text
     when = "when no rank had made progress for 10m, rank 1 (gpu02) was at train.py:5 in load_batch()"
@@ -32,7 +33,7 @@ def test_a_hung_run_shows_which_rank_was_where() -> None:
     rows = page.partition("Where the ranks were")[2].partition("</tbody>")[0].split("<tr")[2:]
     assert ['class="bad"' in row for row in rows] == [True, False]
     assert "load_batch" in rows[0] and "in all_reduce #4 of default_pg for" in rows[1]
-    stacks = page.partition("Where the ranks were")[2].partition("About the run")[0].split("<details")[1:]
+    stacks = page.partition("Where the ranks were")[2].partition("</section>")[0].split("<details")[1:]
     assert [stack.startswith(' open=""') for stack in stacks] == [True, False]
     assert "line 5 in load_batch" in stacks[0]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, find_missing, start_browser
-from reported import HOSTILE, make_hang, make_record, make_restarted, make_run, make_stalled
+from reported import HOSTILE, explain, make_hang, make_record, make_restarted, make_run, make_stalled
 
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
@@ -67,7 +67,7 @@ def make_hostile() -> ReportedRun:
         history=replace(record.history, machine=machine),
         scalars=tuple(replace(record.scalars[0], name=attack) for attack in ATTACKS),
     )
-    run = make_run({text: hostile, "gpu02": hostile}, silent={"gpu01": text}, cause_lines=ATTACKS)
+    run = make_run({text: hostile, "gpu02": hostile}, silent={"gpu01": text}, explanation=explain(ATTACKS))
     return replace(run, hang=make_hang(text), remarks=ATTACKS)
 
 

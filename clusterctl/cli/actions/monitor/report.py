@@ -21,11 +21,11 @@ from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang, read_slowness
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import render_size
-from clusterctl.console.run.verdict import render_cause, render_reasons, render_remarks
+from clusterctl.console.run.verdict import render_remarks
 from clusterctl.console.terminal import print_line
-from clusterctl.console.text import UNBROKEN
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.cause import Explanation, explain_end
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.runs.state import Parts, find_stalls
 from clusterctl.plans.runs.verdict import Verdict, conclude
@@ -104,7 +104,7 @@ def report_run(
         run_id=run_id,
         parts=parts,
         verdict=verdict,
-        cause_lines=_cause_lines(run_id, verdict, command),
+        explanation=Explanation() if verdict is None else explain_end(verdict, command),
         records=records.nodes,
         now=time.time(),
         date=render_date,
@@ -115,15 +115,6 @@ def report_run(
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
         },
     )
-
-
-def _cause_lines(run_id: RunId, verdict: Verdict | None, command: str) -> tuple[str, ...]:
-    """Return what `status` shows of an end; without a cause the reasons of the nodes."""
-    if verdict is None:
-        return ()
-    if verdict.cause is None:
-        return tuple(render_reasons(verdict))
-    return tuple(render_cause(verdict.cause, run_id, command, UNBROKEN))
 
 
 def _remarks(

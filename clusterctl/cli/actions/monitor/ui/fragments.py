@@ -20,9 +20,10 @@ from clusterctl.plans.report.charts import (
     unusual_nodes,
 )
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, live_document
-from clusterctl.plans.report.page import render_facts, render_result
+from clusterctl.plans.report.page import render_facts
 from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
+from clusterctl.plans.report.result import render_head, render_result
 from clusterctl.plans.report.sections import list_facts, render_ranks, render_sentence
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STALLED, STOPPED, SUCCEEDED
@@ -96,15 +97,12 @@ def render_lines(lines: Sequence[str]) -> Html:
 
 def render_summary(run: ReportedRun, timing: str, question: Sequence[str]) -> Html:
     """Draw the result and its cause, then what run it is; the question before it is stopped goes with it."""
-    latest = run.latest
-    facts = [latest.job, tr("launched by {user}", user=latest.launched_by)] if latest else []
-    title = element("h2", run.run_id, class_="mono")
-    about = element("p", " · ".join(filter(None, (*facts, timing))), class_="faint")
+    about = element("p", timing, class_="faint") if timing else None
     remarks = element("div", render_lines(run.remarks), class_="warn") if run.remarks else None
     return element(
         "div",
-        title,
-        render_result(run),
+        render_head(run, "h2"),
+        render_result(run, copies=True),
         about,
         remarks,
         element("div", render_lines([*question, tr("Stop it?")]), class_="question", hidden=""),

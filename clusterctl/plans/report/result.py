@@ -1,0 +1,128 @@
+"""The head of a page about a run: what run it is, its state, and why it ended; the same in the report and in `ui`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clusterctl.plans.diagnose.hang import render_kept
+from clusterctl.plans.report.charts import choose_scalars
+from clusterctl.plans.report.markup import Child, Html, element, join, join_lines
+from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_marks
+from clusterctl.plans.report.sections import (
+    FAILED_CLASS,
+    describe_nodes,
+    mark_commands,
+    render_sentence,
+    show_command,
+    state_chip,
+    state_class,
+)
+from clusterctl.plans.runs.cause import Explanation
+from clusterctl.protocol.run_paths import short_id
+from clusterctl.protocol.states import LIVE, SUCCEEDED
+from clusterctl.translation import tr
+
+MAX_ATTEMPTS = 5  # that have ended, in the result
+
+
+def render_head(run: ReportedRun, heading: str = "h1") -> Html:
+    """Return the job as the title, its state, and in one line what run it is; `heading` is the title's element."""
+    latest = run.latest
+    title = (latest.job if latest else "") or short_id(run.run_id)
+    facts = [element("li", element("span", name, class_="faint"), " ", value) for name, value in _facts(run)]
+    return element(
+        "div",
+        element(heading, title, " ", state_chip(run.state)),
+        element("ul", *facts, class_="head-facts"),
+        element("p", run.run_id, class_="mono full-id"),
+        class_="head",
+    )
+
+
+def _facts(run: ReportedRun) -> list[tuple[str, Child]]:
+    """Name what distinguishes a run at a glance; what is not known is left out."""
+    latest = run.latest
+    step = latest_step(run)
+    attempt = latest.attempt if latest else 1
+    facts: list[tuple[str, Child]] = [
+        (tr("ran for"), describe_span(run)),
+        (tr("attempt"), str(attempt) if attempt > 1 else ""),
+        (tr("step"), "" if step is None else str(step)),
+        (tr("nodes"), describe_nodes(run)),
+        (tr("by"), latest.launched_by if latest else ""),
+        (tr("id"), element("code", short_id(run.run_id))),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def latest_step(run: ReportedRun) -> int | None:
+    """Return the last step that the numbers of a run name."""
+    steps = [
+        point.step
+        for scalars in choose_scalars(run.records)
+        for point in scalars.points[-1:]
+        if point.step is not None
+    ]
+    return max(steps, default=None)
+
+
+def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
+    """Return why a run ended, or makes no progress; None where the state is all there is.
+
+    With `copies` each command has a button that copies it, for a page with a script.
+    """
+    hangs = run.hang is not None and run.hang.judgement.hangs
+    content: list[Child] = []
+    if run.hang is not None and (run.state in LIVE or (hangs and not run.explanation.headline)):
+        content += [*render_sentence(run.hang.judgement, heading="h2", copies=copies)]
+        content += [element("p", run.hang.summary), *_list_reasons(run.explanation)]
+    else:
+        content += [] if run.explanation.is_empty else render_explanation(run.explanation, copies=copies)
+        kept = render_kept(run.hang) if run.hang else []
+        content += [element("p", *mark_commands(line, copies=copies)) for line in kept]
+    ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
+    content += ended[-MAX_ATTEMPTS:]
+    if not content:
+        return None
+    return element("section", *content, class_=f"result {_result_kind(run, hangs=hangs)}".strip())
+
+
+def _result_kind(run: ReportedRun, *, hangs: bool) -> str:
+    if run.state in LIVE:
+        return "warn" if hangs else ""
+    if run.state == SUCCEEDED:
+        return "good"
+    return "bad" if state_class(run.state) == FAILED_CLASS else ""
+
+
+def render_explanation(shown: Explanation, *, copies: bool = False) -> list[Child]:
+    """Return the cause as text: what failed, where, what it means, what followed, and the commands that help."""
+    source: list[Child] = [" ", element("code", shown.source)] if shown.source else []
+    place = element("p", element("code", shown.location), *source, class_="place") if shown.location else None
+    code: list[Child] = [" ", element("span", shown.code, class_="code")] if shown.code else []
+    tail = element("pre", join_lines(shown.tail)) if shown.tail and not shown.location else None
+    texts = [shown.message, shown.task, shown.silent, shown.meaning, shown.advice]
+    return [
+        element("h2", shown.headline, *code) if shown.headline else None,
+        place,
+        *(element("p", *mark_commands(text, copies=copies)) for text in texts if text),
+        *([element("p", tr("last stderr lines:"), class_="faint"), tail] if tail else []),
+        *_list_reasons(shown),
+        _list_facts(shown, copies=copies),
+    ]
+
+
+def _list_reasons(shown: Explanation) -> list[Child]:
+    return [element("p", text) for text in shown.reasons]
+
+
+def _list_facts(shown: Explanation, *, copies: bool) -> Html | None:
+    """List what followed and the commands, each by its name."""
+    commands = ((tr("fix"), shown.fix), (tr("next"), shown.next))
+    rows = [_row(tr("also"), [element("div", text) for text in shown.also])] if shown.also else []
+    rows += [_row(name, [show_command(command, copies=copies)]) for name, command in commands if command]
+    return element("dl", *rows, class_="cause") if rows else None
+
+
+def _row(name: str, content: Sequence[Child]) -> Html:
+    return element("div", element("dt", name), element("dd", join(content)))
