@@ -186,14 +186,14 @@ STYLE = """
 --run-box:#e2effd;--warn-box:#fbf0d4;--good-box:#eaf8ee;--bad-box:#fdeae8;--dim-box:#eaedf1;--wait-box:#e7ecf5;
 --c0:#0b62c4;--c1:#b54708;--c2:#1a7f37;--c3:#8430ce;--c4:#b42318;--c5:#00757f;--c6:#8a5a00;--c7:#5b6470;
 --band:#0b62c426;
---preparing:#6f7b88;--setup:#5c70c4;--waiting:#9c7a20;--starting:#2a7fae;--running:#2b8447;--stopping:#bf5f27;
+--preparing:#5d7094;--setup:#7468b8;--waiting:#7b8aa8;--starting:#3d7f9e;--running:#1667c9;--stopping:#7d858f;
 --after:#8a60b8;--between:#dfe4e9;--stall:#fdeedd}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e3e8ed;--dim:#9aa6b2;--line:#353d47;
 --box:#1b2129;--bad:#ff8a80;--good:#6fd08c;--warn:#e8b04a;--run:#84beff;--wait:#a9b9d6;
 --run-box:#152f4d;--warn-box:#3a2d12;--good-box:#16351f;--bad-box:#421d1c;--dim-box:#262d36;--wait-box:#222d40;
 --c0:#6cb2ff;--c1:#f0a35e;--c2:#6fd08c;--c3:#c79bff;--c4:#ff8a80;--c5:#5ccfd9;--c6:#e0bd57;--c7:#aab4bf;
 --band:#6cb2ff33;
---preparing:#8b97a3;--setup:#7688d8;--waiting:#b89a3c;--starting:#58a5cc;--running:#3fa363;--stopping:#c77340;
+--preparing:#7588ac;--setup:#8f84cc;--waiting:#a3afc6;--starting:#5fa3c0;--running:#4090f0;--stopping:#868f99;
 --after:#9f7fc8;--between:#39424c;--stall:#33281a}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1rem 1.2rem 4rem;max-width:1180px;background:var(--bg);color:var(--fg);
@@ -259,9 +259,11 @@ padding:.12rem 0}.cause dt{color:var(--dim);font-weight:600}.cause dd{margin:0}
 .result :is(dd,p)>code,dd code{
 background:var(--bg);border:1px solid var(--line);border-radius:4px;padding:.05rem .35rem}
 .ranks p,.ranks details{margin:.25rem 0}
+.lanes{display:grid;grid-template-columns:fit-content(14rem) minmax(0,1fr);gap:0 .8rem;margin:.3rem 0}
+.lane-name{font-size:13px;line-height:20px}.lane{overflow:visible}
+@media(max-width:600px){.lanes{display:block}.lane-name{display:block;margin-top:.3rem}}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
-.timeline svg{min-width:640px}
 @media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}
-h2,h3,summary{break-after:avoid}.timeline svg{min-width:0}.scroll table{overflow-wrap:anywhere}}
+h2,h3,summary{break-after:avoid}.scroll table{overflow-wrap:anywhere}}
 @media(max-width:600px){body{padding:.6rem .7rem 3rem}.facts dt{flex-basis:6.5rem}pre{padding:.5rem}}
 """

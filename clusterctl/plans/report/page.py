@@ -8,7 +8,6 @@ from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
     overview_plots,
-    render_timeline,
     scalar_plot,
     unusual_nodes,
 )
@@ -28,6 +27,7 @@ from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, find_moments, make_scale
 from clusterctl.plans.report.result import render_head, render_result
 from clusterctl.plans.report.sections import Facts, list_facts, render_ranks, render_slowness, state_chip
+from clusterctl.plans.report.timeline import render_timeline
 from clusterctl.plans.runs.history import Launched, NodeRecord
 from clusterctl.plans.runs.state import NodeState, RankState
 from clusterctl.protocol.exit_status import signal_name

@@ -15,7 +15,6 @@ from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
     overview_plots,
-    render_timeline,
     scalar_plot,
     unusual_nodes,
 )
@@ -25,6 +24,7 @@ from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.result import render_head, render_result
 from clusterctl.plans.report.sections import list_facts, render_ranks, render_sentence
+from clusterctl.plans.report.timeline import render_timeline
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, STALLED, STOPPED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names
