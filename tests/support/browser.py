@@ -35,7 +35,8 @@ const overlap = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) 
   && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
 for (const svg of document.querySelectorAll("svg")) {
   const name = svg.getAttribute("aria-label"), frame = svg.getBoundingClientRect();
-  const texts = [...svg.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+  const texts = [...svg.querySelectorAll("text")].filter(text => text.getClientRects().length)
+    .map(text => [text.textContent, text.getBoundingClientRect()]);
   texts.forEach(([text, box], index) => {
     if (!inner(box, frame)) found.push(`${name}: '${text}' is cut`);
     for (const [other, below] of texts.slice(index + 1))

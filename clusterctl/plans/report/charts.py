@@ -1,17 +1,14 @@
-"""The plots of a report: of every node, of many nodes together, of numbers that the run has printed."""
+"""The plots of a run, for the report and the page of `ui`: numbers that it has printed, and its machines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Literal
 
-from clusterctl.plans.report.plot import (
-    Band,
+from clusterctl.plans.report.axes import (
     Format,
-    Line,
-    Plot,
-    Point,
     format_bytes,
     format_degrees,
     format_number,
@@ -19,15 +16,45 @@ from clusterctl.plans.report.plot import (
     format_rate,
     format_watts,
 )
+from clusterctl.plans.report.markup import Child, Html, element, join
+from clusterctl.plans.report.plot import (
+    FOLDED,
+    SMALL,
+    WIDE,
+    Band,
+    Line,
+    Plot,
+    Point,
+    Scale,
+    plots_in_rows,
+    render_legend,
+    render_plot,
+)
+from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.history import History, NodeRecord, Scalars, Values, pick
 from clusterctl.specs.nodeset import group_values
 from clusterctl.translation import tr, trn
 
 MAX_LINES = 4  # of one plot; more are shown as their mean and their range
 MAX_SCALARS = 12
-BUCKETS = 160  # moments at which many nodes are compared
+MAX_SMALL = 12  # nodes with a small plot of each quantity
+MAX_DETAILED = 3  # nodes with all their plots
+MAX_POINTS = 120  # of a line of one node; of more some are one
+BUCKETS = 90  # moments at which nodes are compared
+UNUSUAL = 10.0  # percent between a node and the others that is worth a word
 FIRST_NAMES = ("loss", "train_loss", "eval_loss", "lm_loss", "val_loss")
-Reader = Callable[[NodeRecord], Sequence[Point]]
+Reader = Callable[[NodeRecord], list[tuple[Point, ...]]]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What all nodes are compared by: its title, what a line of a node is, how to read them, how high it can get."""
+
+    title: str
+    label: str
+    read: Reader
+    format: Format
+    top: Callable[[NodeRecord], float | None] = lambda _: None
 
 
 def node_plots(record: NodeRecord) -> list[Plot]:
@@ -49,9 +76,17 @@ def node_plots(record: NodeRecord) -> list[Plot]:
 
 
 def _points(history: History, values: Values, factor: float = 1.0) -> tuple[Point, ...]:
-    return tuple(
+    """Put values at their times; of very many some that follow each other become their mean."""
+    points = [
         (time, None if value is None else value * factor)
         for time, value in zip(history.times, values, strict=False)
+    ]
+    width = -(-len(points) // MAX_POINTS) or 1
+    if width == 1:
+        return tuple(points)
+    parts = [points[number : number + width] for number in range(0, len(points), width)]
+    return tuple(
+        (part[0][0], mean(known) if (known := pick([value for _, value in part])) else None) for part in parts
     )
 
 
@@ -175,49 +210,138 @@ def _disk_plot(history: History) -> Plot:
     return Plot(tr("disks"), tuple(lines), format_rate)
 
 
-def _mean_gpu(quantity: str) -> Reader:
-    def read(record: NodeRecord) -> Sequence[Point]:
+def _gpu_lines(quantity: str) -> Reader:
+    def read(record: NodeRecord) -> list[tuple[Point, ...]]:
         history = record.history
-        columns = [history.values("gpu", name, quantity) for name in history.list_names("gpu", quantity)]
-        rows = zip(*columns, strict=True) if columns else ()
-        means = [mean(known) if (known := pick(row)) else None for row in rows]
-        return tuple(zip(history.times, means, strict=False))
+        names = history.list_names("gpu", quantity)
+        return [_points(history, history.values("gpu", name, quantity)) for name in names]
 
     return read
 
 
-def _network_sum(record: NodeRecord) -> Sequence[Point]:
+def _network_sum(record: NodeRecord) -> list[tuple[Point, ...]]:
     lines = network_lines(record)
     rows = zip(*(line.points for line in lines), strict=False)
-    return tuple((row[0][0], sum(pick([value for _, value in row]))) for row in rows) if lines else ()
+    total = tuple((row[0][0], sum(pick([value for _, value in row]))) for row in rows)
+    return [total] if lines else []
 
 
-def _processors(record: NodeRecord) -> Sequence[Point]:
-    return _points(record.history, record.history.values("node", "", "cpu"), 100.0)
+def _node_line(quantity: str, factor: float = 1.0) -> Reader:
+    def read(record: NodeRecord) -> list[tuple[Point, ...]]:
+        points = _points(record.history, record.history.values("node", "", quantity), factor)
+        return [points] if points else []
+
+    return read
 
 
-def _memory(record: NodeRecord) -> Sequence[Point]:
-    return _points(record.history, record.history.values("node", "", "memory"))
-
-
-def overview_plots(records: Mapping[str, NodeRecord], begin: float, end: float) -> list[Plot]:
-    """Return plots of many nodes: their median and their range."""
-    rows: list[tuple[str, Reader, Format, float | None]] = [
-        (tr("GPU, mean of each node"), _mean_gpu("busy"), format_percent, 100.0),
-        (tr("GPU memory, mean of each node"), _mean_gpu("memory"), format_bytes, None),
-        (tr("network, received and sent"), _network_sum, format_rate, None),
-        (tr("CPU"), _processors, format_percent, 100.0),
-        (tr("memory"), _memory, format_bytes, None),
+def list_quantities() -> list[Quantity]:
+    """List what all nodes are compared by, in the order in which it is shown."""
+    gpus = tr("mean of the GPUs")
+    return [
+        Quantity(tr("GPU"), gpus, _gpu_lines("busy"), format_percent, lambda _: 100.0),
+        Quantity(
+            tr("GPU memory"),
+            gpus,
+            _gpu_lines("memory"),
+            format_bytes,
+            lambda record: _gpu_memory(record.history),
+        ),
+        Quantity(tr("network, received and sent"), "", _network_sum, format_rate),
+        Quantity(tr("CPU"), "", _node_line("cpu", 100.0), format_percent, lambda _: 100.0),
+        Quantity(
+            tr("memory"), "", _node_line("memory"), format_bytes, lambda record: record.history.machine.memory
+        ),
     ]
-    plots = []
-    for title, reader, form, top in rows:
-        lines = [align(points, begin, end) for record in records.values() if (points := reader(record))]
-        band, middle = _spread(lines, median)
-        label = trn("median of {n} node", "median of {n} nodes", len(lines))
-        plot = Plot(title, (Line(label, middle),), form, top, Band(tr("lowest to highest"), band))
-        if middle:
-            plots.append(plot)
-    return plots
+
+
+def compare_nodes(
+    quantity: Quantity, records: Mapping[str, NodeRecord], shown: Sequence[str], scale: Scale
+) -> list[Plot]:
+    """Return a plot of each node that is shown, and before them one of all if there are more; with one scale."""
+    begin, end = scale.plotted_from, scale.end
+    lines = {
+        name: [align(points, begin, end) for points in quantity.read(record)]
+        for name, record in records.items()
+    }
+    plots = [_node_plot(name, lines[name], quantity) for name in shown if lines[name]]
+    if len(shown) < len(records):
+        middles = [_spread(own, mean)[1] if len(own) > 1 else own[0] for own in lines.values() if own]
+        band, middle = _spread(middles, median)
+        label = trn("median of {n} node", "median of {n} nodes", len(middles))
+        title = trn("{n} node", "all {n} nodes", len(records))
+        plots.insert(
+            0, Plot(title, (Line(label, middle),), quantity.format, None, Band(tr("lowest to highest"), band))
+        )
+    plots = [plot for plot in plots if not plot.is_empty]
+    tops = [quantity.top(record) or 0.0 for record in records.values()]
+    highest = max([*tops, *(value for plot in plots for value in plot.values)], default=0.0)
+    return [replace(plot, top=highest) for plot in plots]
+
+
+def _node_plot(name: str, lines: Sequence[tuple[Point, ...]], quantity: Quantity) -> Plot:
+    if len(lines) == 1:
+        return Plot(name, (Line(quantity.label, lines[0]),), quantity.format)
+    band, middle = _spread(lines, mean)
+    return Plot(
+        name, (Line(quantity.label, middle),), quantity.format, None, Band(tr("lowest to highest"), band)
+    )
+
+
+def render_machines(run: ReportedRun, scale: Scale) -> list[Child]:
+    """Draw the machines: each quantity of all nodes in small plots of one scale, then all of the telling nodes, folded.
+
+    Of one node all is shown; of many the node of the failure and those most unlike the others.
+    """
+    records = {name: record for name, record in run.records.items() if record.history.times}
+    if len(records) < 2:
+        return [
+            plots_in_rows([render_plot(plot, scale) for plot in node_plots(record)])
+            for record in records.values()
+        ]
+    causes = cause_nodes(run)
+    telling = list(dict.fromkeys([*filter(records.__contains__, causes), *unusual_nodes(records, MAX_SMALL)]))
+    shown = [name for name in records if len(records) <= MAX_SMALL or name in telling[: MAX_SMALL - 1]]
+    content: list[Child] = []
+    for quantity in list_quantities():
+        plots = [
+            replace(plot, is_cause=plot.title in causes)
+            for plot in compare_nodes(quantity, records, shown, scale)
+        ]
+        content += _render_small(quantity.title, plots, scale)
+    if len(shown) < len(records):
+        text = tr("Shown alone: the node of the failure, and the nodes most unlike the others.")
+        content.append(element("p", text, class_="faint"))
+    differences = describe_unusual(records)
+    detailed = [name for name in telling if name in causes or name in differences] or telling[:1]
+    for name in detailed[:MAX_DETAILED]:
+        drawn = [render_plot(plot, scale, FOLDED) for plot in node_plots(records[name])]
+        heading = element("b", name, class_="bad" if name in causes else None)
+        summary = element("summary", heading, " ", element("span", differences.get(name, ""), class_="faint"))
+        content.append(element("details", summary, plots_in_rows(drawn), open="" if name in causes else None))
+    return content
+
+
+def _render_small(title: str, plots: Sequence[Plot], scale: Scale) -> list[Child]:
+    if not plots:
+        return []
+    legend = next((plot for plot in plots if plot.band), None)
+    keys = render_legend(legend) if legend else []
+    drawn = [render_plot(plot, scale, SMALL) for plot in plots]
+    return [
+        element("p", element("b", title), " ", *keys, class_="quantity"),
+        element("div", *drawn, class_="plots nodes-plots"),
+    ]
+
+
+def cause_nodes(run: ReportedRun) -> list[str]:
+    """Name the nodes of the failure, or those that the others waited for."""
+    cause = run.verdict.cause if run.verdict else None
+    if cause is not None and cause.failure.node:
+        return [cause.failure.node]
+    if run.hang is None or not run.hang.judgement.hangs:
+        return []
+    suspects = set(run.hang.judgement.suspects)
+    return list(dict.fromkeys(rank.node for rank in run.hang.all_ranks if rank.rank in suspects))
 
 
 def align(points: Iterable[Point], begin: float, end: float, buckets: int = BUCKETS) -> tuple[Point, ...]:
@@ -248,37 +372,87 @@ def _scalar_order(name: str) -> tuple[int, str]:
     return len(FIRST_NAMES) + ("loss" not in name), name
 
 
-def scalar_plot(scalars: Scalars, others: Sequence[tuple[str, Scalars, float]] = ()) -> Plot:
-    """Draw one number over the run's time; `others` are the same of other runs, with the seconds to move them by."""
-    lines = [Line("" if not others else tr("first run"), _scalar_points(scalars, 0.0))]
-    lines += [Line(label, _scalar_points(other, shift)) for label, other, shift in others]
-    lost = sum(point.value is None for point in scalars.points)
-    note = trn("{n} value is not finite", "{n} values are not finite", lost) if lost else ""
+def scalar_plot(scalars: Scalars, others: Sequence[tuple[str, Scalars, float]] = (), name: str = "") -> Plot:
+    """Draw a number over its steps, or over the time where it has none; `others` are the same of other runs.
+
+    These have a name, and the seconds to move them by; `name` is that of the first.
+    """
+    first = name or (tr("first run") if others else "")
+    all_scalars = [(first, scalars, 0.0), *others]
+    by_step = all(_has_steps(one) for _, one, _ in all_scalars)
+    lines = [_scalar_line(label, one, shift, by_step=by_step) for label, one, shift in all_scalars]
+    notes = [_describe_last(label, one) for label, one, _ in all_scalars]
+    note = tr("; ").join(filter(None, notes))
+    return Plot(scalars.name, tuple(lines), format_number, from_zero=False, note=note, by_step=by_step)
+
+
+def _has_steps(scalars: Scalars) -> bool:
+    """Return whether each value has a step, and there is more than one."""
+    steps = {point.step for point in scalars.points}
+    return None not in steps and len(steps) > 1
+
+
+def _scalar_line(label: str, scalars: Scalars, shift: float, *, by_step: bool) -> Line:
+    points = tuple((point.time + shift, point.value) for point in scalars.points)
+    return Line(label, points, tuple(point.step or 0 for point in scalars.points) if by_step else ())
+
+
+def _describe_last(label: str, scalars: Scalars) -> str:
+    """Return the last value, and how many are not finite."""
     last = next((point for point in reversed(scalars.points) if point.value is not None), None)
+    lost = sum(point.value is None for point in scalars.points)
+    texts = [trn("{n} value is not finite", "{n} values are not finite", lost)] if lost else []
     if last is not None and last.value is not None:
         value = format_number(last.value)
-        ending = (
-            tr("last: {value}", value=value)
-            if last.step is None
-            else tr("last: {value} at step {n}", value=value, n=last.step)
-        )
-        note = f"{ending}; {note}" if note else ending
-    return Plot(scalars.name, tuple(lines), format_number, from_zero=False, note=note)
+        if last.step is None:
+            texts.insert(0, tr("last: {value}", value=value))
+        else:
+            texts.insert(0, tr("last: {value} at step {n}", value=value, n=last.step))
+    text = tr("; ").join(texts)
+    return tr("{subject}: {text}", subject=label, text=text) if label and text else text
 
 
-def _scalar_points(scalars: Scalars, shift: float) -> tuple[Point, ...]:
-    return tuple((point.time + shift, point.value) for point in scalars.points)
+def render_scalars(records: Mapping[str, NodeRecord], scale: Scale) -> list[Child]:
+    """Draw the numbers of a run; nothing where it has none."""
+    plots = [scalar_plot(scalars) for scalars in choose_scalars(records)]
+    cut = any(record.scalars_cut for record in records.values())
+    note = element("p", tr("Not all of the logs could be read in time."), class_="warn") if cut else None
+    return [render_scalar_plots(plots, scale), note] if plots else []
+
+
+def render_scalar_plots(plots: Sequence[Plot], scale: Scale) -> Html:
+    """Draw plots of numbers, a loss first and as wide as the page."""
+    wide = plots[:1] if plots and ("loss" in plots[0].title or len(plots) == 1) else []
+    first = [render_plot(plot, scale, WIDE) for plot in wide]
+    return join([*first, plots_in_rows([render_plot(plot, scale) for plot in plots[len(wide) :]])])
+
+
+def _busy(records: Mapping[str, NodeRecord]) -> dict[str, float]:
+    """Return how busy the GPUs of each node were, or its processors where it has none."""
+    busy: dict[str, float] = {}
+    for name, record in records.items():
+        lines = _gpu_lines("busy")(record) or _node_line("cpu", 100.0)(record)
+        known = pick([value for points in lines for _, value in points])
+        if known:
+            busy[name] = mean(known)
+    return busy
 
 
 def unusual_nodes(records: Mapping[str, NodeRecord], most: int) -> list[str]:
     """Name the nodes whose GPUs, or processors, were busy most unlike the others'."""
-    busy: dict[str, float] = {}
-    for name, record in records.items():
-        points = _mean_gpu("busy")(record) or _processors(record)
-        known = pick([value for _, value in points])
-        if known:
-            busy[name] = mean(known)
-    if not busy:
-        return []
-    middle = median(busy.values())
+    busy = _busy(records)
+    middle = median(busy.values()) if busy else 0.0
     return sorted(busy, key=lambda name: -abs(busy[name] - middle))[:most]
+
+
+def describe_unusual(records: Mapping[str, NodeRecord]) -> dict[str, str]:
+    """Return of each node that was busy much more or less than the others by how much."""
+    busy = _busy(records)
+    middle = median(busy.values()) if busy else 0.0
+    return {
+        name: tr(
+            "{own} busy, the median is {median}", own=format_percent(value), median=format_percent(middle)
+        )
+        for name, value in busy.items()
+        if abs(value - middle) >= UNUSUAL
+    }

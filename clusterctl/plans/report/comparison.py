@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterctl.plans.report.charts import choose_scalars, scalar_plot
+from clusterctl.plans.report.charts import choose_scalars, render_scalar_plots, scalar_plot
 from clusterctl.plans.report.markup import Child, Html, element, table
-from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
+from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, make_scale
 from clusterctl.plans.report.result import latest_step
 from clusterctl.plans.report.sections import Facts, describe_nodes, list_facts, state_chip
@@ -87,17 +87,16 @@ def _plots(first: ReportedRun, second: ReportedRun, labels: Sequence[str]) -> Ht
     shift = scale.begin - make_scale(second).begin
     longest = Scale(scale.begin, max(scale.end, scale.begin + make_scale(second).seconds))
     plots = [
-        render_plot(
-            scalar_plot(
-                scalars, [(labels[1], others[scalars.name], shift)] if scalars.name in others else ()
-            ),
-            longest,
+        scalar_plot(
+            scalars,
+            [(labels[1], others[scalars.name], shift)] if scalars.name in others else (),
+            name=labels[0],
         )
         for scalars in choose_scalars(first.records)
     ]
     if not plots:
         return None
-    return element("section", element("h2", tr("Numbers of both runs")), plots_in_rows(plots))
+    return element("section", element("h2", tr("Numbers of both runs")), render_scalar_plots(plots, longest))
 
 
 def _full_report(label: str, run: ReportedRun, content: Sequence[Child]) -> Html:

@@ -19,6 +19,7 @@ from clusterctl.protocol.redact import REDACTED, redact_values, secret_values
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 _SPECIAL = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
 _EMPTY = {"meta", "br", "hr", "line", "path", "rect", "circle", "col", "input"}
+_DRAWN = {"line", "path", "rect", "circle"}  # of which a title can be a child
 _ACTIVE = {"script", "iframe", "object", "embed", "base", "form", "link", "style", "img", "foreignObject"}
 
 
@@ -46,8 +47,8 @@ def element(tag: str, *children: Child, **attributes: str | float | None) -> Htm
     if not _NAME.fullmatch(tag) or tag in _ACTIVE:
         raise ValueError(f"no element {tag!r} in a report")
     words = "".join(_attribute(name, value) for name, value in attributes.items() if value is not None)
-    if tag in _EMPTY:
-        return Html(f"<{tag}{words}/>" if tag in ("line", "path", "rect", "circle") else f"<{tag}{words}>")
+    if tag in _EMPTY and not children:
+        return Html(f"<{tag}{words}/>" if tag in _DRAWN else f"<{tag}{words}>")
     return Html(f"<{tag}{words}>{join(children).markup}</{tag}>")
 
 
@@ -185,16 +186,16 @@ STYLE = """
 --good:#1a7f37;--warn:#8a5a00;--run:#0b57b0;--wait:#465a7d;
 --run-box:#e2effd;--warn-box:#fbf0d4;--good-box:#eaf8ee;--bad-box:#fdeae8;--dim-box:#eaedf1;--wait-box:#e7ecf5;
 --c0:#0b62c4;--c1:#b54708;--c2:#1a7f37;--c3:#8430ce;--c4:#b42318;--c5:#00757f;--c6:#8a5a00;--c7:#5b6470;
---band:#0b62c426;
+--band:#0b62c426;--pointed:#0b62c41f;
 --preparing:#5d7094;--setup:#7468b8;--waiting:#7b8aa8;--starting:#3d7f9e;--running:#1667c9;--stopping:#7d858f;
---after:#8a60b8;--between:#dfe4e9;--stall:#fdeedd}
+--after:#8a60b8;--between:#dfe4e9;--stall:#ffffff80;--stripe:#8a5a00}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e3e8ed;--dim:#9aa6b2;--line:#353d47;
 --box:#1b2129;--bad:#ff8a80;--good:#6fd08c;--warn:#e8b04a;--run:#84beff;--wait:#a9b9d6;
 --run-box:#152f4d;--warn-box:#3a2d12;--good-box:#16351f;--bad-box:#421d1c;--dim-box:#262d36;--wait-box:#222d40;
 --c0:#6cb2ff;--c1:#f0a35e;--c2:#6fd08c;--c3:#c79bff;--c4:#ff8a80;--c5:#5ccfd9;--c6:#e0bd57;--c7:#aab4bf;
---band:#6cb2ff33;
+--band:#6cb2ff33;--pointed:#6cb2ff33;
 --preparing:#7588ac;--setup:#8f84cc;--waiting:#a3afc6;--starting:#5fa3c0;--running:#4090f0;--stopping:#868f99;
---after:#9f7fc8;--between:#39424c;--stall:#33281a}}
+--after:#9f7fc8;--between:#39424c;--stall:#12161b80;--stripe:#e8b04a}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1rem 1.2rem 4rem;max-width:1180px;background:var(--bg);color:var(--fg);
 font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
@@ -218,26 +219,37 @@ dl.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420
 margin:0;font-size:14px}.facts div{display:flex;gap:.7rem;border-bottom:1px solid var(--line);padding:.25rem 0}
 .facts dt{flex:0 0 9rem;font-weight:600;color:var(--dim)}.facts dd{margin:0;min-width:0}
 .differs td{background:var(--band)}.scroll{overflow-x:auto}
-.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));gap:.5rem 1.1rem}
-figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}figure svg{display:block;width:100%;height:auto}
+figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}
 svg.sparkline{display:inline-block;vertical-align:middle;width:100px;height:24px;overflow:visible}
-.key{font-size:12px;display:inline-block;max-width:100%;margin-right:.4em}.axis{font-size:10.5px;fill:var(--dim)}.grid{stroke:var(--line)}
-.line{fill:none;stroke-width:1.5;stroke-linejoin:round;vector-effect:non-scaling-stroke}.band{fill:var(--band)}
-.mark{stroke:var(--warn);stroke-dasharray:3 3}.mark.failed{stroke:var(--bad);
-stroke-width:1.6}
+.plots{display:flex;flex-wrap:wrap;gap:.5rem 1.1rem}.plots>.plot{flex:1 1 min(100%,340px);min-width:0}
+.plots.pairs>.plot{flex-basis:min(100%,400px)}
+.plots.nodes-plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,180px),1fr));gap:.2rem .6rem}
+.quantity{margin:.9rem 0 .1rem;font-size:14px}
+.drawing{display:block;width:100%;padding:18px 6px 22px 66px;overflow:visible;outline-offset:1px}
+.lines{overflow:visible}.line{fill:none;stroke-width:1.5;stroke-linejoin:round;vector-effect:non-scaling-stroke}
+.band{fill:var(--band)}.values line{stroke:var(--line)}
+:is(.axis,.values,.sign){font-size:12px}:is(.axis,.values){fill:var(--dim)}.axis,.sign{text-anchor:middle}
+.values{text-anchor:end}.values text{dominant-baseline:central}.first{text-anchor:start}.last{text-anchor:end}
+.samples{fill:transparent}.samples rect{height:140px}.small .samples rect{height:70px}
+.samples rect:hover{fill:var(--pointed)}
+.stall rect{fill:var(--stall)}.stall line{stroke:var(--stripe);stroke-dasharray:1.5 5;transform:skewX(-45deg)}
+.plot .stall line{stroke-opacity:.6}
+.mark{stroke:var(--warn);stroke-dasharray:3 3}.mark.failed{stroke:var(--bad);stroke-width:1.6}
+.sign{fill:var(--warn);font-weight:600}.sign.failed{fill:var(--bad)}
+.key{font-size:12px;display:inline-block;max-width:100%;margin-right:.4em}
+.swatch{display:inline-block;width:.75em;height:.75em;background:currentColor;print-color-adjust:exact}
+.swatch.band{background:var(--band)}
+.swatch.stall{background:repeating-linear-gradient(135deg,var(--stripe) 0 1.5px,transparent 1.5px 4.5px)}
 .line.c0{stroke:var(--c0)}.line.c1{stroke:var(--c1)}.line.c2{stroke:var(--c2)}.line.c3{stroke:var(--c3)}
 .line.c4{stroke:var(--c4)}.line.c5{stroke:var(--c5)}.line.c6{stroke:var(--c6)}.line.c7{stroke:var(--c7)}
-.key.c0{color:var(--c0)}.key.c1{color:var(--c1)}.key.c2{color:var(--c2)}.key.c3{color:var(--c3)}
-.key.c4{color:var(--c4)}.key.c5{color:var(--c5)}.key.c6{color:var(--c6)}.key.c7{color:var(--c7)}
+.swatch.c0{color:var(--c0)}.swatch.c1{color:var(--c1)}.swatch.c2{color:var(--c2)}.swatch.c3{color:var(--c3)}
+.swatch.c4{color:var(--c4)}.swatch.c5{color:var(--c5)}.swatch.c6{color:var(--c6)}.swatch.c7{color:var(--c7)}
 .preparing{fill:var(--preparing);color:var(--preparing)}.setup{fill:var(--setup);color:var(--setup)}
 .waiting{fill:var(--waiting);color:var(--waiting)}
 .starting{fill:var(--starting);color:var(--starting)}.running{fill:var(--running);color:var(--running)}
-.swatch{display:inline-block;width:.75em;height:.75em;background:currentColor;print-color-adjust:exact}
-.stall{fill:var(--stall);color:var(--stall)}.sign{font-size:10.5px;fill:var(--warn)}.sign.failed{fill:var(--bad)}
 .marks{list-style:none;margin:.2rem 0;padding:0;font-size:13px}
 .stopping{fill:var(--stopping);color:var(--stopping)}
-.after{fill:var(--after);color:var(--after)}.between{fill:var(--between);color:var(--between)}.label{font-size:11px;
-fill:var(--fg)}
+.after{fill:var(--after);color:var(--after)}.between{fill:var(--between);color:var(--between)}
 .chip{display:inline-block;padding:.05em .6em;border:1px solid currentColor;border-radius:1em;font-size:12px;
 font-weight:600;line-height:1.5;white-space:nowrap;color:var(--dim);background:var(--dim-box);
 print-color-adjust:exact}
@@ -265,5 +277,6 @@ background:var(--bg);border:1px solid var(--line);border-radius:4px;padding:.05r
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
 @media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}
 h2,h3,summary{break-after:avoid}.scroll table{overflow-wrap:anywhere}}
+@media(max-width:700px){.extra{display:none}}
 @media(max-width:600px){body{padding:.6rem .7rem 3rem}.facts dt{flex-basis:6.5rem}pre{padding:.5rem}}
 """

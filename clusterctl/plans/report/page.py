@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from clusterctl.plans.report.charts import (
-    choose_scalars,
-    node_plots,
-    overview_plots,
-    scalar_plot,
-    unusual_nodes,
-)
+from clusterctl.plans.report.axes import render_time
+from clusterctl.plans.report.charts import render_machines, render_scalars
 from clusterctl.plans.report.comparison import render_comparison
 from clusterctl.plans.report.markup import (
     STYLE,
@@ -23,7 +18,7 @@ from clusterctl.plans.report.markup import (
     join_lines,
     table,
 )
-from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
+from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, find_moments, make_scale
 from clusterctl.plans.report.result import render_head, render_result
 from clusterctl.plans.report.sections import Facts, list_facts, render_ranks, render_slowness, state_chip
@@ -34,10 +29,10 @@ from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import FAILED, RUNNING, STOPPED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names, group_values
-from clusterctl.specs.text import command_line, render_seconds
+from clusterctl.specs.text import command_line
 from clusterctl.translation import language, tr, trn
 
-MAX_NODES = 10  # with plots of their own; of more the most telling
+MAX_STARTED = 10  # different commands of nodes
 MAX_RANKS = 48  # with their last lines
 MAX_LINES = 12
 MAX_MOMENTS = 8  # that are not folded
@@ -65,9 +60,9 @@ def render_run(run: ReportedRun, command: str) -> list[Child]:
         _section(tr("Where the ranks were"), *render_ranks(run.hang.all_ranks, run.hang.judgement))
         if run.hang
         else None,
-        _scalars(run, scale),
+        _section(tr("Numbers of the run"), *render_scalars(run.records, scale)),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
-        _machines(run, scale),
+        _section(tr("Machines"), *render_machines(run, scale)),
         _section(tr("Slow ranks"), *render_slowness(run.slow)) if run.slow else None,
         _section(tr("Ranks"), _ranks(run)),
         _section(tr("Findings"), *_list_remarks(run.remarks)),
@@ -117,7 +112,7 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
     rows = [
         element(
             "tr",
-            element("td", render_seconds(moment.time - scale.begin), class_="mono"),
+            element("td", render_time(moment.time - scale.begin), class_="mono"),
             element("td", moment.node_names),
             element("td", moment.sentence, class_="bad" if moment.bad else None),
         )
@@ -129,40 +124,6 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
     summary = element("summary", trn("{n} more moment", "{n} more moments", more))
     rest = element("details", summary, table(headings, rows[MAX_MOMENTS:]))
     return join([table(headings, rows[:MAX_MOMENTS]), rest])
-
-
-def _scalars(run: ReportedRun, scale: Scale) -> Html | None:
-    chosen = choose_scalars(run.records)
-    plots = [render_plot(scalar_plot(scalars), scale) for scalars in chosen]
-    cut = any(record.scalars_cut for record in run.records.values())
-    note = element("p", tr("Not all of the logs could be read in time."), class_="warn") if cut else None
-    return _section(tr("Numbers of the run"), plots_in_rows(plots), note) if plots else None
-
-
-def _machines(run: ReportedRun, scale: Scale) -> Html | None:
-    records = {name: record for name, record in run.records.items() if record.history.times}
-    if not records:
-        return None
-    shown = list(records) if len(records) <= MAX_NODES else _choose_nodes(run, records)
-    content: list[Child] = []
-    if len(records) > 1:
-        plots = [render_plot(plot, scale) for plot in overview_plots(records, scale.begin, scale.end)]
-        content += [element("h3", trn("{n} node", "all {n} nodes", len(records))), plots_in_rows(plots)]
-    if len(shown) < len(records):
-        text = tr("Shown alone: the node of the failure, and the nodes most unlike the others.")
-        content.append(element("p", text, class_="faint"))
-    for name in shown:
-        plots = [render_plot(plot, scale) for plot in node_plots(records[name])]
-        content.append(
-            element("details", element("summary", element("b", name)), plots_in_rows(plots), open="")
-        )
-    return _section(tr("Machines"), *content)
-
-
-def _choose_nodes(run: ReportedRun, records: Mapping[str, NodeRecord]) -> list[str]:
-    cause = run.verdict.cause if run.verdict else None
-    blamed = [cause.failure.node] if cause and cause.failure.node in records else []
-    return list(dict.fromkeys([*blamed, *list(records)[:1], *unusual_nodes(records, MAX_NODES)]))[:MAX_NODES]
 
 
 def _ranks(run: ReportedRun) -> Html | None:
@@ -231,7 +192,7 @@ def _commands(run: ReportedRun, command: str) -> list[Child]:
 def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
     """Return what was started, once where it was the same."""
     groups = group_values((_started_on(record.launched), name) for name, record in records.items())
-    return [(names, words) for words, names in groups.items() if words][:MAX_NODES]
+    return [(names, words) for words, names in groups.items() if words][:MAX_STARTED]
 
 
 def _started_on(launched: Launched) -> str:

@@ -1,38 +1,73 @@
-"""Lines over time as SVG: a scale, a legend, and marks of what happened, the same on all plots of a page."""
+"""Lines over time or steps as SVG, the same for the file of a report and for the page of `ui`.
+
+Across, all positions are shares of the drawing, whose margins are its padding: texts keep their size however wide a
+plot is, and only the lines, in an SVG of their own, are stretched. A sample is a title in the file; the script of `ui`
+reads samples from an attribute instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from math import ceil, isfinite
+from math import isfinite
 
+from clusterctl.plans.report.axes import (
+    Format,
+    ValueAxis,
+    choose_range,
+    choose_ticks,
+    format_number,
+    make_value_axis,
+    render_time,
+    time_step,
+)
 from clusterctl.plans.report.markup import Html, element, join
-from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
 
-WIDTH, HEIGHT = 460, 138
-LEFT, RIGHT, TOP, BOTTOM = 62, 6, 14, 18
 MAX_LINES = 8  # with a colour of their own
-SIGN = 11  # room of a sign
-SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
+SIGN = 12  # pixels that a sign takes
+ABOVE, BELOW = 18, 22  # pixels for signs and for times
 GAP = 3.5  # distances between two points that count as a gap
+THINNEST = 0.004  # of the width, of a stall that is shorter
+SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
+MAX_BAND = 60  # points of a band
+MAX_SCRIPTED = 4  # times as many samples as titles
 
 Point = tuple[float, float | None]
-Format = Callable[[float], str]
-format_percent: Format = "{:.0f} %".format
-format_number: Format = "{:.3g}".format
-format_watts: Format = "{:.0f} W".format
-format_degrees: Format = "{:.0f} °C".format
-STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a plot is: its class, width of the lines' drawing, height in pixels, most ticks, most samples.
+
+    `room` is how many pixels its times have where it is narrowest.
+    """
+
+    name: str
+    width: int
+    height: int
+    times: int
+    values: int
+    samples: int
+    room: int
+
+
+WIDE = Size("plot wide", 1100, 140, 8, 5, 60, 300)
+NORMAL = Size("plot", 400, 140, 4, 5, 30, 260)
+FOLDED = replace(NORMAL, samples=15)
+SMALL = Size("plot small", 200, 70, 2, 3, 20, 140)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line; points are in the order of time, None is a gap."""
+    """One line; points are in the order of time, None is a gap. `steps` has the step of each point, or is empty."""
 
     label: str
     points: tuple[Point, ...]
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,27 +90,36 @@ class Mark:
 
 @dataclass(frozen=True)
 class Scale:
-    """The time that all plots of a page show; in `stalls` no rank made progress."""
+    """The time of a page, written since `begin`; plots begin with the training, and in `stalls` no rank makes progress.
+
+    `has_script`: a script shows the samples.
+    """
 
     begin: float
     end: float
     marks: tuple[Mark, ...] = ()
     stalls: tuple[tuple[float, float], ...] = ()
+    trains_from: float | None = None
+    has_script: bool = False
 
     @property
     def seconds(self) -> float:
         """Return its length in seconds."""
         return max(1.0, self.end - self.begin)
 
-    def x(self, time: float) -> float:
-        """Return the place of a moment."""
-        inner = WIDTH - LEFT - RIGHT
-        return LEFT + inner * min(1.0, max(0.0, (time - self.begin) / self.seconds))
+    @property
+    def plotted_from(self) -> float:
+        """Return where plots begin."""
+        begin = self.begin if self.trains_from is None else max(self.begin, self.trains_from)
+        return min(begin, self.end - 1.0)
 
 
 @dataclass(frozen=True)
 class Plot:
-    """What is drawn in one frame; `top` is the highest value of the scale, None for that of the lines."""
+    """What is drawn in one frame; `top` is the highest value of the scale, None for that of the lines.
+
+    `by_step`: across are the steps of the lines, which all have them.
+    """
 
     title: str
     lines: tuple[Line, ...]
@@ -84,87 +128,191 @@ class Plot:
     band: Band | None = None
     from_zero: bool = True
     note: str = ""
+    by_step: bool = False
+    is_cause: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to draw."""
         return not any(value is not None for line in self.lines for _, value in line.points) and not self.band
 
+    @property
+    def values(self) -> list[float]:
+        """Return all values."""
+        values = [value for line in self.lines for _, value in line.points if value is not None]
+        if self.band is not None:
+            values += [value for _, low, high in self.band.points for value in (low, high)]
+        return values
 
-def render_plot(plot: Plot, scale: Scale) -> Html:
+
+@dataclass(frozen=True)
+class _Frame:
+    """A plot with its axes: across from `low` to `high`, seconds or steps."""
+
+    plot: Plot
+    scale: Scale
+    size: Size
+    low: float
+    high: float
+    values: ValueAxis
+
+    def share(self, position: float) -> float:
+        """Return how far across a time or a step is, from 0 to 1."""
+        return min(1.0, max(0.0, (position - self.low) / (self.high - self.low)))
+
+    def position(self, time: float) -> float:
+        """Return how far across a moment is: of steps the one that was reached then."""
+        if not self.plot.by_step:
+            return self.share(time)
+        line = self.plot.lines[0]
+        number = bisect_right(line.points, time, key=lambda point: point[0])
+        return self.share(line.steps[max(0, number - 1)])
+
+    def x(self, position: float) -> float:
+        """Return a position in the drawing of the lines."""
+        return self.share(position) * self.size.width
+
+    def y(self, value: float) -> float:
+        """Return the position of a value in pixels."""
+        return self.size.height * (1 - self.values.share(value))
+
+    @cached_property
+    def samples(self) -> list[_Sample]:
+        """Return the samples that can be read, at most as many as there is room for."""
+        most = self.size.samples * (MAX_SCRIPTED if self.scale.has_script else 1)
+        return _choose_samples(self, most)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The values of all lines at one point of the first that has one there."""
+
+    position: float
+    time: float
+    step: int | None
+    values: tuple[float | None, ...]
+
+
+def render_plot(plot: Plot, scale: Scale, size: Size = NORMAL) -> Html:
     """Return a plot as SVG, with title, legend and note."""
-    low, high = _range(plot)
-
-    def y(value: float) -> float:
-        share = (value - low) / (high - low)
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, max(0.0, share))
-
+    frame = _make_frame(plot, scale, size)
+    band = [_draw_band(plot.band, frame)] if plot.band else []
+    lines = [_draw_line(line, number, frame) for number, line in enumerate(plot.lines)]
+    box = f"0 0 {size.width} {size.height}"
     drawing = [
-        *(_draw_stall(begin, end, scale) for begin, end in scale.stalls),
-        *_grid(plot, low, high, y, scale),
-        *([_draw_band(plot.band, scale, y)] if plot.band else []),
-        *(_draw_line(line, number, scale, y) for number, line in enumerate(plot.lines)),
-        *(_draw_mark(mark, scale) for mark in scale.marks),
-        *_draw_signs(scale),
-    ]
+        *_draw_values(frame),
+        *_draw_positions(frame),
+        *(draw_stall(render_percent(left), render_percent(width), size.height) for left, width in _find_stalls(frame)),
+        element(
+            "svg", *band, *lines, viewBox=box, preserveAspectRatio="none", width="100%", height=size.height,
+            class_="lines",
+        ),
+        *(_draw_mark(mark, frame) for mark in _marks(frame)),
+        *_draw_signs(frame),
+        _draw_titles(frame) if not scale.has_script else None,
+    ]  # fmt: skip
     picture = element(
-        "svg", *drawing, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=_describe(plot, low, high)
+        "svg",
+        *drawing,
+        role="img",
+        aria_label=_describe(frame),
+        height=ABOVE + size.height + BELOW,
+        class_="drawing",
+        tabindex=0 if scale.has_script else None,
+        data_samples=_write_samples(frame) if scale.has_script else None,
+        data_height=size.height if scale.has_script else None,
     )
-    caption = element("figcaption", element("b", plot.title), " ", *_legend(plot))
+    title = element("b", plot.title, class_="bad" if plot.is_cause else None)
+    legend = render_legend(plot) if size is not SMALL else []  # small plots share one
+    caption = element("figcaption", title, " ", *legend)
     note = element("p", plot.note, class_="faint") if plot.note else None
-    return element("figure", caption, picture, note, class_="plot")
+    return element("figure", caption, picture, note, class_=size.name)
 
 
-def _range(plot: Plot) -> tuple[float, float]:
-    values = [value for line in plot.lines for _, value in line.points if value is not None]
-    if plot.band is not None:
-        values += [value for _, low, high in plot.band.points for value in (low, high)]
-    lowest, highest = min(values, default=0.0), max(values, default=1.0)
-    low = 0.0 if plot.from_zero and lowest >= 0 else lowest
-    high = highest if plot.top is None else max(plot.top, highest)
-    if high <= low:
-        high = low + (abs(low) or 1.0)
-    return low, high if plot.top is not None else high + (high - low) * 0.05
+def _make_frame(plot: Plot, scale: Scale, size: Size) -> _Frame:
+    low, high = scale.plotted_from, scale.end
+    if plot.by_step:
+        steps = [step for line in plot.lines for step in line.steps]
+        low, high = min(steps), max(steps)
+    shown = plot.values
+    if not plot.by_step:
+        seen = [
+            value for line in plot.lines for time, value in line.points if value is not None and time >= low
+        ]
+        shown = seen if plot.band is None and seen else shown
+    lowest, highest = choose_range(shown, plot.top, from_zero=plot.from_zero)
+    return _Frame(
+        plot, scale, size, low, max(high, low + 1), make_value_axis(lowest, highest, plot.format, size.values)
+    )
 
 
-def _grid(plot: Plot, low: float, high: float, y: Callable[[float], float], scale: Scale) -> list[Html]:
+def render_percent(share: float) -> str:
+    """Write a share of the width."""
+    return f"{100 * share:.1f}%".replace(".0%", "%")
+
+
+def _draw_values(frame: _Frame) -> list[Html]:
     drawing = []
-    for share in (0.0, 0.5, 1.0):
-        value = low + (high - low) * share
-        place = round(y(value), 1)
-        drawing.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_="grid"))
-        drawing.append(
-            element("text", plot.format(value), x=LEFT - 4, y=place + 3, class_="axis", text_anchor="end")
-        )
-    step = time_step(scale.seconds)
-    for number in range(int(scale.seconds / step) + 1):
-        place = round(scale.x(scale.begin + number * step), 1)
-        anchor = "start" if number == 0 else "middle"
-        if place < WIDTH - 20:
-            text = render_time(number * step)
-            drawing.append(element("text", text, x=place, y=HEIGHT - 5, class_="axis", text_anchor=anchor))
+    for value, text in frame.values.ticks:
+        position = f"{frame.y(value):.1f}".replace(".0", "")
+        drawing.append(element("line", x2="100%", y1=position, y2=position))
+        drawing.append(element("text", text, x=-6, y=position))
+    return [element("g", *drawing, class_="values")]
+
+
+def _draw_positions(frame: _Frame) -> list[Html]:
+    """Write times or steps below the lines; those of every second tick may be left out where it is narrow."""
+    if frame.plot.by_step:
+        _, steps = choose_ticks(frame.low, frame.high, frame.size.times)
+        texts = [(step, format_number(step)) for step in steps if step >= frame.low]
+    else:
+        step = time_step(frame.high - frame.low, frame.size.times)
+        first = -int(-(frame.low - frame.scale.begin) // step)
+        times = [number * step for number in range(first, int((frame.high - frame.scale.begin) / step) + 1)]
+        texts = [(frame.scale.begin + time, render_time(time)) for time in times]
+    drawing = []
+    for number, (position, text) in enumerate(texts):
+        share = frame.share(position)
+        kind = "axis first" if share < 0.06 else "axis last" if share > 0.92 else "axis"
+        if number % 2 and frame.size is WIDE:
+            kind += " extra"
+        drawing.append(element("text", text, x=render_percent(share), y=frame.size.height + 15, class_=kind))
     return drawing
 
 
-def _draw_line(line: Line, number: int, scale: Scale, y: Callable[[float], float]) -> Html:
-    return element("path", d=_path(line.points, scale, y), class_=f"line c{number % MAX_LINES}")
+def _draw_line(line: Line, number: int, frame: _Frame) -> Html:
+    return element("path", d=_path(line, frame), class_=f"line c{number % MAX_LINES}")
 
 
-def _path(points: Sequence[Point], scale: Scale, y: Callable[[float], float]) -> str:
-    """Write a path: whole pixels are enough across, tenths upwards; a gap in time is a gap in the line."""
+def _path(line: Line, frame: _Frame) -> str:
+    """Write a path: a gap in time is a gap in the line, and so is a step back, as after a restart."""
+    by_step = frame.plot.by_step
+    positions = line.steps if by_step else tuple(time for time, _ in line.points)
     known = [
-        (time, value) for time, value in points if value is not None and scale.begin <= time <= scale.end
+        (position, value)
+        for position, (_, value) in zip(positions, line.points, strict=True)
+        if value is not None and frame.low <= position <= frame.high
     ]
-    limit = _usual_distance(points) * GAP
-    words: list[str] = []
+    limit = float("inf") if by_step else _usual_distance(line.points) * GAP
+    drawn: list[list[tuple[float, float]]] = []
     before: float | None = None
-    for time, value in known:
-        command = "L" if before is not None and time - before <= limit else "M"
-        words.append(f"{command}{scale.x(time):.0f} {y(value):.1f}".replace(".0", ""))
-        if command == "M":
-            words.append("h1")  # a point that stands alone can be seen
-        before = time
-    return "".join(words)
+    for position, value in known:
+        if before is None or not 0 <= position - before <= limit:
+            drawn.append([])
+        drawn[-1].append((frame.x(position), frame.y(value)))
+        before = position
+    return "".join(map(_write_path, drawn))
+
+
+def _write_path(points: Sequence[tuple[float, float]]) -> str:
+    """Write a line by the distances between its points, in whole pixels across and in tenths: that is shortest.
+
+    The first is a pixel wide, so that a point that stands alone can be seen.
+    """
+    positions = [(round(x), round(10 * y)) for x, y in points]
+    (x, y), *_ = positions
+    steps = [f"{after[0] - one[0]} {(after[1] - one[1]) / 10:g}" for one, after in pairwise(positions)]
+    return f"M{x} {y / 10:g}h1" + (f"m-1 0l{' '.join(steps)}" if steps else "")
 
 
 def _usual_distance(points: Sequence[Point]) -> float:
@@ -172,48 +320,156 @@ def _usual_distance(points: Sequence[Point]) -> float:
     return max(1.0, distances[len(distances) // 2]) if distances else 1.0
 
 
-def _draw_band(band: Band, scale: Scale, y: Callable[[float], float]) -> Html:
-    upper = [f"{scale.x(time):.0f} {y(high):.0f}" for time, _, high in band.points]
-    lower = [f"{scale.x(time):.0f} {y(low):.0f}" for time, low, _ in reversed(band.points)]
-    return element("path", d=f"M{'L'.join(upper + lower)}Z" if upper else "", class_="band")
+def _draw_band(band: Band, frame: _Frame) -> Html:
+    shown = [(time, low, high) for time, low, high in band.points if frame.low <= time <= frame.high]
+    shown = shown[:: -(-len(shown) // MAX_BAND) or 1]
+    upper = [(frame.x(time), frame.y(high)) for time, _, high in shown]
+    lower = [(frame.x(time), frame.y(low)) for time, low, _ in reversed(shown)]
+    return element("path", d=f"{_write_path(upper + lower)}Z" if upper else "", class_="band")
 
 
-def _draw_mark(mark: Mark, scale: Scale) -> Html:
-    place = round(scale.x(mark.time), 1)
+def _marks(frame: _Frame) -> list[Mark]:
+    return [mark for mark in frame.scale.marks if mark.time >= frame.scale.plotted_from]
+
+
+def _draw_mark(mark: Mark, frame: _Frame) -> Html:
+    position = render_percent(frame.position(mark.time))
     kind = "mark failed" if mark.failed else "mark"
-    line = element("line", x1=place, x2=place, y1=TOP, y2=HEIGHT - BOTTOM, class_=kind)
+    line = element("line", x1=position, x2=position, y2=frame.size.height, class_=kind)
     return element("g", element("title", mark.label), line)
 
 
-def _draw_signs(scale: Scale) -> list[Html]:
+def _draw_signs(frame: _Frame) -> list[Html]:
     """Write the signs above the marks; where two are too close the later one, as the end of a run is the last."""
-    drawing, limit = [], float(WIDTH + SIGN)
-    for mark in sorted(scale.marks, key=lambda mark: -mark.time):
-        place = min(round(scale.x(mark.time), 1), WIDTH - SIGN / 2)
-        if mark.sign and limit - place >= SIGN * max(1.0, len(mark.sign) * 0.75):
-            limit, kind = place, "sign failed" if mark.failed else "sign"
-            drawing.append(element("text", mark.sign, x=place, y=TOP - 3, class_=kind, text_anchor="middle"))
+    drawing, limit = [], float(frame.size.room + SIGN)
+    for mark in sorted(_marks(frame), key=lambda mark: -mark.time):
+        share = frame.position(mark.time)
+        position = share * frame.size.room
+        if mark.sign and limit - position >= SIGN * max(1.0, len(mark.sign) * 0.75):
+            limit, kind = position, "sign failed" if mark.failed else "sign"
+            kind += " last" if share > 0.98 else ""
+            drawing.append(element("text", mark.sign, x=render_percent(share), y=-4, class_=kind))
     return drawing
 
 
-def _draw_stall(begin: float, end: float, scale: Scale) -> Html:
-    left, right = round(scale.x(begin), 1), round(scale.x(end), 1)
-    width = round(max(1.0, right - left), 1)
-    area = element("rect", x=left, y=TOP, width=width, height=HEIGHT - TOP - BOTTOM, class_="stall")
-    return element("g", element("title", tr("no rank makes progress")), area)
+def _find_stalls(frame: _Frame) -> Iterable[tuple[float, float]]:
+    """Return where the stalls begin and how wide they are."""
+    for begin, end in frame.scale.stalls:
+        if end > frame.scale.plotted_from:
+            left = min(frame.position(begin), 1 - THINNEST)
+            yield left, max(THINNEST, frame.position(end) - left)
 
 
-def _legend(plot: Plot) -> list[Html]:
-    lines = [
-        element("span", "■ ", line.label, " ", class_=f"key c{number % MAX_LINES}")
-        for number, line in enumerate(plot.lines)
-        if line.label
+def draw_stall(x: str, width: str, height: int) -> Html:
+    """Hatch the time in which no rank makes progress: a dashed line as thick as the drawing, skewed and cut."""
+    middle = height // 2
+    return element(
+        "svg",
+        element("title", tr("no rank makes progress")),
+        element("rect", width="100%", height="100%"),
+        element("line", x1=-height, x2=4000, y1=middle, y2=middle, stroke_width=height),
+        x=x, width=width, height=height, class_="stall",
+    )  # fmt: skip
+
+
+def _choose_samples(frame: _Frame, most: int) -> list[_Sample]:
+    """Choose points of the longest line, as far from each other as possible, with what the others have there."""
+    by_step = frame.plot.by_step
+    leading = max(frame.plot.lines, key=lambda line: len(line.points), default=None)
+    if leading is None:
+        return []
+    readers = [_reader(line, by_step=by_step) for line in frame.plot.lines]
+    positions = leading.steps if by_step else tuple(time for time, _ in leading.points)
+    shown = [
+        (position, number)
+        for number, position in enumerate(positions)
+        if leading.points[number][1] is not None and frame.low <= position <= frame.high
     ]
-    return lines + ([element("span", "■ ", plot.band.label, class_="key faint")] if plot.band else [])
+    shown.sort()
+    count = min(most, len(shown))
+    chosen = [shown[round(number * (len(shown) - 1) / max(1, count - 1))] for number in range(count)]
+    samples = []
+    for position, number in chosen:
+        time, step = leading.points[number][0], leading.steps[number] if leading.steps else None
+        samples.append(_Sample(frame.share(position), time, step, tuple(read(position) for read in readers)))
+    return samples
 
 
-def _describe(plot: Plot, low: float, high: float) -> str:
+def _reader(line: Line, *, by_step: bool) -> Callable[[float], float | None]:
+    """Return a function that gives the value of a line at the point next to a position; None where that is far."""
+    positions = line.steps if by_step else tuple(time for time, _ in line.points)
+    points = sorted(
+        (position, number) for number, position in enumerate(positions) if line.points[number][1] is not None
+    )
+    sorted_positions = [position for position, _ in points]
+    distances = sorted(after - before for before, after in pairwise(sorted_positions))
+    reach = max(1.0, distances[len(distances) // 2] if distances else 1.0) * GAP
+
+    def read(position: float) -> float | None:
+        index = bisect_left(sorted_positions, position)
+        near = min(
+            points[max(0, index - 1) : index + 1],
+            key=lambda one: (abs(one[0] - position), -one[1]),
+            default=None,
+        )
+        if near is None or abs(near[0] - position) > reach:
+            return None
+        return line.points[near[1]][1]
+
+    return read
+
+
+def _write_position(sample: _Sample, frame: _Frame) -> str:
+    time = render_time(sample.time - frame.scale.begin)
+    return time if sample.step is None else tr("{time}, step {n}", time=time, n=format_number(sample.step))
+
+
+def _write_value(value: float | None, frame: _Frame) -> str:
+    return "-" if value is None else frame.plot.format(value)
+
+
+def _draw_titles(frame: _Frame) -> Html:
+    """Draw an area without colour for each sample, whose title is what the pointer shows there."""
+    edges = [0.0, *((one.position + two.position) / 2 for one, two in pairwise(frame.samples)), 1.0]
+    areas = []
+    for sample, (left, right) in zip(frame.samples, pairwise(edges), strict=False):
+        values = [
+            f"{line.label} {_write_value(value, frame)}" if line.label and len(sample.values) > 1 else
+            _write_value(value, frame)
+            for line, value in zip(frame.plot.lines, sample.values, strict=True)
+        ]  # fmt: skip
+        title = element("title", f"{_write_position(sample, frame)}: {', '.join(values)}")
+        areas.append(element("rect", title, x=render_percent(left), width=render_percent(right - left)))
+    return element("g", *areas, class_="samples")
+
+
+def _write_samples(frame: _Frame) -> str:
+    """Write the samples for the script: thousandths across, seconds, when it was, and height and text of each value."""
+    rows = []
+    for sample in frame.samples:
+        values = [
+            "" if value is None else f"{frame.y(value):.0f} {frame.plot.format(value)}"
+            for value in sample.values
+        ]
+        position = f"{1000 * sample.position:.0f}", f"{sample.time - frame.scale.begin:.1f}"
+        rows.append("|".join([*position, _write_position(sample, frame), *values]))
+    return ";".join(rows)
+
+
+def render_legend(plot: Plot) -> list[Html]:
+    """Name the lines and the band, each with its colour."""
+    names = [(line.label, f"c{number % MAX_LINES}") for number, line in enumerate(plot.lines) if line.label]
+    names += [(plot.band.label, "band")] if plot.band else []
+    return [
+        element("span", element("i", class_=f"swatch {kind}"), " ", label, class_="key")
+        for label, kind in names
+    ]
+
+
+def _describe(frame: _Frame) -> str:
+    plot = frame.plot
     names = ", ".join(line.label for line in plot.lines if line.label)
+    low, high = min(plot.values, default=0.0), max(plot.values, default=0.0)
     return tr(
         "{title}: {lines}, from {low} to {high}",
         title=plot.title,
@@ -221,30 +477,6 @@ def _describe(plot: Plot, low: float, high: float) -> str:
         low=plot.format(low),
         high=plot.format(high),
     )
-
-
-def time_step(seconds: float) -> float:
-    """Choose the distance of the times that are written below a plot: about five fit."""
-    return next((float(step) for step in STEPS if seconds / step <= 5), 86400.0 * ceil(seconds / 5 / 86400))
-
-
-def render_time(seconds: float) -> str:
-    """Write a time since the beginning at an axis."""
-    return render_duration(seconds) if round(seconds) else "0"
-
-
-def format_bytes(value: float) -> str:
-    """Write bytes with a unit of a thousand."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(value) < 999.5 or unit == "TB":
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return ""
-
-
-def format_rate(value: float) -> str:
-    """Write bytes per second."""
-    return f"{format_bytes(value)}/s"
 
 
 def render_sparkline(values: Sequence[float | None]) -> Html:
@@ -256,11 +488,11 @@ def render_sparkline(values: Sequence[float | None]) -> Html:
     chosen = [known[round(number * step)] for number in range(min(len(known), SPARKS))]
     low, high = min(chosen), max(chosen)
     across, room = 100 / (len(chosen) - 1), SPARK_HEIGHT - 4
-    places = (
+    positions = (
         f"{number * across:.0f} {2 + room * (high - value) / ((high - low) or 1.0):.1f}".replace(".0", "")
         for number, value in enumerate(chosen)
     )
-    path = element("path", d=f"M{'L'.join(places)}", class_="line c0")
+    path = element("path", d=f"M{'L'.join(positions)}", class_="line c0")
     label = tr("from {first} to {last}", first=format_number(known[0]), last=format_number(known[-1]))
     box = f"0 0 100 {SPARK_HEIGHT}"
     return element(
@@ -269,5 +501,6 @@ def render_sparkline(values: Sequence[float | None]) -> Html:
 
 
 def plots_in_rows(plots: Sequence[Html]) -> Html:
-    """Put plots next to each other."""
-    return element("div", *plots, class_="plots") if plots else join([])
+    """Put plots next to each other; the last row is as wide as the others."""
+    kind = "plots pairs" if len(plots) == 4 else "plots"
+    return element("div", *plots, class_=kind) if plots else join([])

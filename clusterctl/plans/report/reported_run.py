@@ -306,7 +306,11 @@ def make_scale(run: ReportedRun) -> Scale:
     ]
     begin = min([run.began, *times]) if times else run.began
     end = run.ended_at or run.now
-    return Scale(begin, max(end, begin + 1.0), tuple(find_marks(run)), tuple(find_stall_spans(run, end)))
+    workers = [
+        event.time for record in run.records.values() for event in record.journal if event.name == "workers"
+    ]
+    marks, stalls = tuple(find_marks(run)), tuple(find_stall_spans(run, end))
+    return Scale(begin, max(end, begin + 1.0), marks, stalls, trains_from=min(workers, default=None))
 
 
 def find_stall_spans(run: ReportedRun, end: float) -> list[tuple[float, float]]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clusterctl.plans.report.axes import render_time, time_step
 from clusterctl.plans.report.markup import Child, Html, element, join
-from clusterctl.plans.report.plot import Scale, render_time, time_step
+from clusterctl.plans.report.plot import Scale, draw_stall
 from clusterctl.plans.report.reported_run import PHASE_TEXTS, Phase, ReportedRun, find_phases
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import render_seconds
@@ -54,7 +55,9 @@ def render_timeline(run: ReportedRun, scale: Scale) -> Html | None:
 def _lane(text: str, phases: Sequence[Phase], scale: Scale, *, is_last: bool) -> Html:
     """Draw the bar of a node with all that is marked; below the last one stand the times."""
     drawing = [_bar(text, phase, scale) for phase in phases]
-    drawing += [_stall(begin, end, scale) for begin, end in scale.stalls]
+    drawing += [
+        draw_stall(_percent(begin, scale), _span(begin, end, scale), ROW) for begin, end in scale.stalls
+    ]
     for mark in scale.marks:
         share = _percent(mark.time, scale)
         kind = "mark failed" if mark.failed else "mark"
@@ -77,24 +80,25 @@ def _span(begin: float, end: float, scale: Scale) -> str:
 
 
 def _bar(text: str, phase: Phase, scale: Scale) -> Html:
-    what = tr("{what}, {span:.1f} s", what=tr(PHASE_TEXTS[phase.name]), span=phase.end - phase.begin)
+    span = render_seconds(phase.end - phase.begin)
+    what = tr("{what}: {span}", what=tr(PHASE_TEXTS[phase.name]), span=span)
     title = element("title", tr("{subject}: {text}", subject=text, text=what))
     place, width = _percent(phase.begin, scale), _span(phase.begin, phase.end, scale)
     bar = element("rect", x=place, y=(ROW - BAR) / 2, width=width, height=BAR, class_=phase.name)
     return element("g", title, bar)
 
 
-def _stall(begin: float, end: float, scale: Scale) -> Html:
-    place, width = _percent(begin, scale), _span(begin, end, scale)
-    area = element("rect", x=place, y=0, width=width, height=ROW, class_="stall")
-    return element("g", element("title", tr("no rank makes progress")), area)
-
-
 def _times(scale: Scale) -> list[Html]:
     step = time_step(scale.seconds)
     times = [number * step for number in range(int(scale.seconds / step) + 1)]
     return [
-        element("text", render_time(time), x=_percent(scale.begin + time, scale), y=ROW + 13, class_="axis")
+        element(
+            "text",
+            render_time(time),
+            x=_percent(scale.begin + time, scale),
+            y=ROW + 13,
+            class_="axis" if time else "axis first",
+        )
         for time in times
         if time <= LAST_TIME * scale.seconds
     ]
@@ -120,7 +124,7 @@ def _marks(scale: Scale) -> Html | None:
             "li",
             element("b", mark.sign, class_="bad" if mark.failed else "warn"),
             " ",
-            element("span", render_seconds(mark.time - scale.begin), class_="mono"),
+            element("span", render_time(mark.time - scale.begin), class_="mono"),
             " ",
             mark.label,
         )

@@ -49,15 +49,15 @@ def test_a_stall_is_marked_on_all_plots_as_long_as_it_lasts() -> None:
     told = [moment.sentence for moment in find_moments(run)]
     assert told[-2:] == ["no rank has made progress for 40 s", "the ranks make progress again"]
     page = render_report(run, None, "cctl", ())
-    assert page.count('class="stall"') == page.count("<svg")
+    assert page.count('class="stall"') == page.count('role="img"')
 
 
 def test_the_end_of_each_attempt_is_marked_with_its_number() -> None:
     """On every plot, and named once in words; of very many the last ones."""
     page = render_report(make_restarted(2), None, "cctl", ())
-    plots = page.count('<figure class="plot"')
+    plots = page.count('<figure class="plot')
     for number in (1, 2):
-        assert page.count(f'class="sign failed" text-anchor="middle">{number}<') == plots
+        assert page.count(f'class="sign failed">{number}<') == plots
     listed = page.partition('class="marks"')[2].partition("</ul>")[0]
     assert listed.count("<li>") == 3 and "attempt 1 ended: gpu03 is lost 1" in listed
     assert len(make_scale(make_restarted(500)).marks) == MAX_MARKS + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clusterctl.client.run_evidence import ranks_of
@@ -11,16 +12,9 @@ from clusterctl.console.run.hang import describe_asked, list_gpu_lines
 from clusterctl.console.run.listing import run_headings
 from clusterctl.console.run.verdict import state_mark
 from clusterctl.console.text import sanitize
-from clusterctl.plans.report.charts import (
-    choose_scalars,
-    node_plots,
-    overview_plots,
-    scalar_plot,
-    unusual_nodes,
-)
+from clusterctl.plans.report.charts import render_machines, render_scalars
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, live_document
 from clusterctl.plans.report.page import render_facts
-from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.result import render_head, render_result
 from clusterctl.plans.report.sections import list_facts, render_ranks, render_sentence
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 MAX_RUNS = 100
 MAX_ROWS = 60
 MAX_CELLS = 64  # ranks of one row
-MAX_NODES = 8  # with plots of their own
 
 
 def _kind(state: str) -> str | None:
@@ -142,27 +135,9 @@ def _cells(ranks: Sequence[RankCell]) -> list[Child]:
 
 def render_plots(run: ReportedRun) -> Html:
     """Draw the numbers of the run, the timeline, the machines and what the run is, as a report does."""
-    scale = make_scale(run)
-    records = {name: record for name, record in run.records.items() if record.history.times}
-    scalars = [render_plot(scalar_plot(scalars), scale) for scalars in choose_scalars(run.records)]
-    is_cut = any(record.scalars_cut for record in run.records.values())
-    note = element("p", tr("Not all of the logs could be read in time."), class_="warn") if is_cut else None
-    content = _section(tr("Numbers of the run"), plots_in_rows(scalars), note) if scalars else []
-    overview: list[Html] = []
-    if len(records) > 1:
-        overview = [render_plot(plot, scale) for plot in overview_plots(records, scale.begin, scale.end)]
-    shown = list(records) if len(records) <= MAX_NODES else unusual_nodes(records, MAX_NODES)
-    nodes = [
-        element(
-            "details",
-            element("summary", name),
-            plots_in_rows([render_plot(plot, scale) for plot in node_plots(records[name])]),
-            open="" if len(records) == 1 else None,
-        )
-        for name in shown
-    ]
-    if records:
-        content += _section(tr("Machines"), plots_in_rows(overview), *nodes)
+    scale = replace(make_scale(run), has_script=True)
+    content = _section(tr("Numbers of the run"), *render_scalars(run.records, scale))
+    content += _section(tr("Machines"), *render_machines(run, scale))
     content += _section(tr("Timeline"), render_timeline(run, scale))
     content += _section(tr("About the run"), render_facts(list_facts(run)))
     return join(content)
