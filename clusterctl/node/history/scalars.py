@@ -1,4 +1,4 @@
-"""Numbers that a rank has written: its loss, its rate; in its logs, and in TensorBoard's event files.
+"""Numbers that a rank has written: its loss, its rate; in its logs (log_values.py), and in TensorBoard's event files.
 
 They are read when a report is made, never while the run goes on. A log of any length costs the same: what is longer
 than MAX_READ is read in pieces over its whole length. Patterns of a job are regular expressions that its user wrote,
@@ -37,15 +37,21 @@ from ...protocol.untrusted import MAX_TIME
 from ..logs.log_file import open_log
 from ..logs.time_index import TimeIndex
 from ..runtime.time_limit import TooSlowError
+from .log_values import LineReader, Position, has_hint
+from .log_words import STEP_RATE
 
 if TYPE_CHECKING:
     from re import Pattern
+
+    from ...protocol.messages.evidence import PrintedProgress
 
 
 TIME_LIMIT = 3.0  # seconds for all logs of a node
 MAX_READ = 24 << 20  # bytes of a log
 PIECE = 256 << 10
-MAX_LINE = 1000  # bytes; longer ones are left out
+MAX_LINE = 8000  # bytes; longer ones are left out. RL trainers print all of a step in one line
+MAX_PATTERN_LINE = 1000  # characters in which a job's pattern searches
+MAX_BARS = 16
 MAX_NAMES = 24
 MAX_KEPT = 20_000  # values of a name before they are thinned
 MAX_NAME = 48  # characters
@@ -54,74 +60,28 @@ MAX_FILES, MAX_FOLDERS, DEEPEST = 8, 400, 5
 MAX_EVENT_BYTES = 16 << 20
 MAX_RECORD = 1 << 20  # bytes
 Field = Tuple[int, Union[int, bytes]]
-
-# Python writes up to 22 decimals. What follows a number makes it another one: 0.5s, 1.2.3, or one that is longer.
-NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?|nan|inf)(?!\w|\.\d)"
-# HF Trainer: {'loss': 0.69, 'grad_norm': 1.2}   Lightning: [00:01<00:02, 3.1it/s, train_loss=0.12]
-# Megatron: iteration 100/ 5000 | lm loss: 6.7E+00 | grad norm: 1.2   others: loss=0.1, loss: 0.1, loss 0.1
-NAMED = re.compile(
-    r"(?<![\w.])['\"]?((?:[a-z]{1,12}[ _/-]){0,2}(?:loss|accuracy|acc|perplexity|ppl|reward"
-    r"|grad[ _]norm|learning[ _]rate|lr|mfu|throughput|tokens_per_s(?:ec(?:ond)?)?|tok/s|f1|bleu|wer))"
-    r"(?:_(?:step|epoch))?['\"]?[ \t]?[=:]?[ \t]{0,3}"
-    rf"({NUMBER})",
-    re.IGNORECASE,
-)
-RATE = re.compile(
-    r"(?<![\w.])(\d{1,12}(?:\.\d{1,6})?) ?((?:it|tokens|tok|samples|steps|img|images|seq)/s)(?:ec)?\b"
-)
-STEP = re.compile(
-    r"\b(?:global_step|iteration|step|iter)['\"]?[ \t]?[=:]?[ \t]{0,8}(\d{1,12})\b", re.IGNORECASE
-)
-HINTS = (
-    b"loss",
-    b"Loss",
-    b"acc",
-    b"/s",
-    b"lr",
-    b"ppl",
-    b"norm",
-    b"reward",
-    b"mfu",
-    b"perpl",
-    b"tokens_per",
-    b"put",
-    b"f1",
-    b"bleu",
-    b"wer",
-)
+_Found = Tuple[int, Position, Dict[str, float]]  # offset, where the training is, its numbers
 
 
 class Scalar(NamedTuple):
-    """One value: when it was written, its step if the line has one, and the number; not-a-number as it is."""
+    """One value: when it was written, its step or its epoch if the line has one; not-a-number as it is."""
 
     time: float
     step: Optional[int]
     value: float
+    epoch: Optional[float] = None
 
 
-def find_values(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, float]:
-    """Return the numbers of a line by name; the job's own patterns come first, then those that are known."""
+def match_patterns(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, float]:
+    """Return the numbers that the job's own patterns find."""
     found: Dict[str, float] = {}
     for name, pattern in patterns.items():
-        match = pattern.search(line)
-        value = _number(match.group(1)) if match else None
-        if value is not None:
-            found[name] = value
-    for match in NAMED.finditer(line):
-        name = re.sub(r"[ /-]", "_", match.group(1).strip().lower())[:MAX_NAME]
-        value = _number(match.group(2))
-        if value is not None:
-            found.setdefault(name, value)
-    for match in RATE.finditer(line):
-        found.setdefault(match.group(2), float(match.group(1)))
+        match = pattern.search(line[:MAX_PATTERN_LINE])
+        try:
+            found[name] = float(match.group(1) or "") if match else float("")
+        except ValueError:
+            continue
     return found
-
-
-def _number(text: Optional[str]) -> Optional[float]:
-    try:
-        return float(text or "")
-    except ValueError:
-        return None
 
 
 def compile_patterns(patterns: Mapping[str, str]) -> Dict[str, Pattern[str]]:
@@ -129,12 +89,21 @@ def compile_patterns(patterns: Mapping[str, str]) -> Dict[str, Pattern[str]]:
     compiled = {}
     for name, text in list(patterns.items())[:MAX_NAMES]:
         try:
-            pattern = re.compile(str(text)[:MAX_LINE])
+            pattern = re.compile(str(text)[:MAX_PATTERN_LINE])
         except (re.error, OverflowError, RecursionError):
             continue
         if pattern.groups >= 1:
             compiled[str(name)[:MAX_NAME]] = pattern
     return compiled
+
+
+class _Bar:
+    """A bar of progress that names nothing: where it was seen first and last, and the rates that it has shown."""
+
+    def __init__(self, offset: int) -> None:
+        self.first = self.last = offset
+        self.step = 0
+        self.rates: List[_Found] = []
 
 
 class LogScalars:
@@ -144,35 +113,108 @@ class LogScalars:
         self._patterns = patterns
         self.values: Dict[str, List[Scalar]] = {}
         self.cut = False  # whether not all was read
+        self._newest: Tuple[float, Position] = (0.0, Position())
+        self._bar: Tuple[int, Optional[int]] = (0, None)
+        self._total: Optional[int] = None
+
+    @property
+    def progress(self) -> Optional[PrintedProgress]:
+        """Return the newest step; a bar that names nothing stands in where no line has a step."""
+        _, position = self._newest
+        if position.within:
+            position = Position(epoch=_axis(position, restarts=True)[1], epochs=position.epochs)
+        step, total = position.step, position.total
+        if step is None and self._bar[1]:
+            step, total = self._bar
+        if step is not None and total is None and self._total is not None and self._total >= step:
+            total = self._total
+        if step is None and position.epoch is None:
+            return None
+        return {"step": step, "total": total, "epoch": position.epoch, "epochs": position.epochs}
 
     def read(self, path: str) -> None:
         """Read one log."""
         index = TimeIndex(path)
-        found: List[Tuple[int, Optional[int], Dict[str, float]]] = []
+        found: List[_Found] = []
+        bars: Dict[int, _Bar] = {}
+        reader = LineReader()
         try:
-            for offset, line in _lines(path):
-                values = find_values(line, self._patterns)
-                if values:
-                    step = STEP.search(line)
-                    found.append((offset, int(step.group(1)) if step else None, values))
+            for offset, raw in _lines(path):
+                if not (self._patterns or reader.in_table or has_hint(raw)):
+                    continue
+                line = raw.decode("utf-8", "replace")
+                values, position, measured, total = reader.read(line)
+                self._total = total or self._total
+                values = {**values, **match_patterns(line, self._patterns)}
+                if not measured and position.step is not None and position.total:
+                    self._add_bar(bars, offset, values, position)
+                elif values or (measured and position != Position()):
+                    found.append((offset, position, values))
         except TooSlowError:
             self.cut = True
             raise
         finally:
-            self._keep(index, found)
+            self._keep(index, found, bars)
             index.close()
 
-    def _keep(self, index: TimeIndex, found: List[Tuple[int, Optional[int], Dict[str, float]]]) -> None:
+    @staticmethod
+    def _add_bar(bars: Dict[int, _Bar], offset: int, values: Dict[str, float], position: Position) -> None:
+        total = position.total or 0
+        if total not in bars and len(bars) >= MAX_BARS:
+            return
+        bar = bars.setdefault(total, _Bar(offset))
+        bar.last, bar.step = offset, position.step or 0
+        if values:
+            bar.rates.append((offset, position, values))
+
+    def _keep(self, index: TimeIndex, found: List[_Found], bars: Dict[int, _Bar]) -> None:
+        # Trainer shows a bar for the training and one, as nameless, for each evaluation: the training's lasts longest.
+        longest = max(bars.items(), key=lambda item: item[1].last - item[1].first, default=None)
+        if longest is not None and longest[1].last > longest[1].first:
+            self._bar = longest[1].step, longest[0]
+            if not any(STEP_RATE in values for _, _, values in found):
+                found = sorted(found + longest[1].rates, key=lambda entry: entry[0])
+        if found:
+            time = index.time_marks(found[-1][0], found[-1][0])[0][1]
+            known = [position for _, position, _ in found if position != Position()]
+            if known and time >= self._newest[0]:
+                self._newest = time, known[-1]
+        restarts = _restarts([position for _, position, _ in found])
         stride = 1 + len(found) // MAX_KEPT
-        for offset, step, values in found[::stride]:
+        for offset, position, values in found[::stride]:
             time = index.time_marks(offset, offset)[0][1]
+            step, epoch = _axis(position, restarts=restarts)
             for name, value in values.items():
                 if name in self.values or len(self.values) < MAX_NAMES:
-                    self.values.setdefault(name, []).append(Scalar(time, step, value))
+                    self.values.setdefault(name, []).append(Scalar(time, step, value, epoch))
 
 
-def _lines(path: str) -> Iterator[Tuple[int, str]]:
-    """Yield the lines that may hold a number of interest, with their places; a bar that redraws itself is many."""
+def _restarts(positions: List[Position]) -> bool:
+    """Return whether the steps begin again in each epoch."""
+    last = Position()
+    for position in positions:
+        if position.step is None or position.within:
+            continue
+        if last.step is not None and position.step < last.step:
+            is_new = (position.epoch or 0) > (last.epoch or 0)
+            if is_new or last.step == last.total or position.step < last.step / 2:
+                return True
+        last = position
+    return False
+
+
+def _axis(position: Position, *, restarts: bool) -> Tuple[Optional[int], Optional[float]]:
+    """Return the step of a value; where the steps are no axis, the epoch with what is done of it."""
+    if position.step is not None and not position.within and not restarts:
+        return position.step, None
+    if position.epoch is None:
+        return None, None
+    share = position.step / position.total if position.step and position.total else 0.0
+    return None, position.epoch + (min(1.0, share) if position.epoch.is_integer() else 0.0)
+
+
+def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
+    """Yield the lines with their places; a bar that redraws itself is many."""
     with os.fdopen(open_log(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size
         pieces = max(1, min(MAX_READ, size) // PIECE)
@@ -189,8 +231,8 @@ def _lines(path: str) -> Iterator[Tuple[int, str]]:
             rest = lines.pop() if begin + PIECE < size else b""
             rest = rest[-MAX_LINE - 1 :] if len(rest) <= MAX_LINE else b""
             for line in lines:
-                if len(line) <= MAX_LINE and any(hint in line for hint in HINTS):
-                    yield start, line.decode("utf-8", "replace")
+                if len(line) <= MAX_LINE:
+                    yield start, line
                 start += len(line) + 1
 
 

@@ -3,7 +3,8 @@
 request {"since": seconds or null, "points": n, "details": bool, ...}
 node    {"history": {...}} and the samples in the body, see node/history/ring.py; with `details` then
         {"journal": bytes} and the end of events.jsonl in the body,
-        {"launched": {...}}, {"output": {...}}, {"scalars": [...], "cut": bool}
+        {"launched": {...}}, {"output": {...}},
+        {"scalars": [...], "progress": {...} or null, "cut": bool}
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ from ..runtime.time_limit import TooSlowError, time_limit
 from ..state.run_record import find_run, read_spec, resolve_state
 
 if TYPE_CHECKING:
-    from ...protocol.messages.evidence import LaunchedWith, RankOutput, ReplacedLogRecord, ScalarSeries
+    from ...protocol.messages.evidence import (
+        LaunchedWith,
+        RankOutput,
+        ReplacedLogRecord,
+        ScalarSeries,
+        ScalarsFrame,
+    )
     from ...protocol.messages.files import Hole, Spec, State
     from ...protocol.messages.verbs import HistoryRequest
 
@@ -69,8 +76,7 @@ def run(request: HistoryRequest, stream: Stream) -> None:
     stream.answer({"launched": describe_launch(spec)})
     output = read_output(rundir, state, request["lines"])
     stream.answer({"output": output, "replaced": find_replaced(rundir, state)})
-    scalars, cut = read_all_scalars(rundir, state, spec, max(2, min(request["points"], MAX_POINTS)))
-    stream.answer({"scalars": scalars, "cut": cut})
+    stream.answer(read_all_scalars(rundir, state, spec, max(2, min(request["points"], MAX_POINTS))))
 
 
 def _send_samples(rundir: str, request: HistoryRequest, stream: Stream) -> None:
@@ -159,8 +165,8 @@ def _tail(rundir: str, file: Any, lines: int) -> List[str]:
     return [line[:MAX_LINE] for line in kept if line.strip()][-lines:]
 
 
-def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> "tuple[List[ScalarSeries], bool]":
-    """Read the numbers that ranks have printed, and those of TensorBoard; True if not all could be read in time."""
+def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> ScalarsFrame:
+    """Read the numbers that ranks have printed, and those of TensorBoard; `cut` if not all could be read in time."""
     attempts: List[Mapping[str, Any]] = [attempt["ranks"] for attempt in state.get("attempts") or []]
     found, events = LogScalars(compile_patterns(spec.get("metrics") or {})), {}
     try:
@@ -174,9 +180,8 @@ def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> "tup
     except TooSlowError:
         found.cut = True
     series = [_series(name, "log", values, points) for name, values in found.values.items()]
-    return series + [
-        _series(name, "tensorboard", values, points) for name, values in events.items()
-    ], found.cut
+    series += [_series(name, "tensorboard", values, points) for name, values in events.items()]
+    return {"scalars": series, "progress": found.progress, "cut": found.cut}
 
 
 def _read_events(rundir: str, spec: Spec) -> Dict[str, List[Scalar]]:
@@ -201,5 +206,10 @@ def _read_events(rundir: str, spec: Spec) -> Dict[str, List[Scalar]]:
 
 def _series(name: str, source: str, values: List[Scalar], points: int) -> ScalarSeries:
     kept = thin_scalars(values, points)
-    rows = [[one.time, one.step, one.value if math.isfinite(one.value) else None] for one in kept]
+    rows = [_point(one) for one in kept]
     return {"name": name, "source": source, "count": len(values), "points": rows}
+
+
+def _point(one: Scalar) -> List[Any]:
+    point = [one.time, one.step, one.value if math.isfinite(one.value) else None]
+    return point if one.epoch is None else [*point, round(one.epoch, 4)]

@@ -32,6 +32,7 @@ MAX_EVENTS, MAX_EVENT = 2000, 4096
 MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
 MAX_RANKS, MAX_LINES, MAX_LINE = 64, 100, 400
 MAX_SCALARS = 64
+MAX_STEP = 1 << 53
 
 Column = tuple[str, str, str]  # group, name in it, quantity
 Values = tuple[float | None, ...]
@@ -99,11 +100,12 @@ class Launched:
 
 @dataclass(frozen=True)
 class ScalarPoint:
-    """One number of the run; None is one that is not finite."""
+    """One number of the run; a value of None is one that is not finite. An epoch stands where there is no step."""
 
     time: float
     step: int | None
     value: float | None
+    epoch: float | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,19 @@ class Scalars:
     source: str
     count: int
     points: tuple[ScalarPoint, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the training is by its own log: step of total, epoch of epochs, each as far as it prints it.
+
+    If there is an epoch, the step may be one of this epoch.
+    """
+
+    step: int | None = None
+    total: int | None = None
+    epoch: float | None = None
+    epochs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,7 @@ class NodeRecord:
     output: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     scalars: tuple[Scalars, ...] = ()
     scalars_cut: bool = False
+    progress: Progress | None = None
     replaced_logs: tuple[ReplacedLog, ...] = ()
 
 
@@ -174,7 +190,9 @@ class RecordParser:
             )
         elif header.is_list("scalars"):
             scalars = tuple(map(self._parse_scalars, header.records("scalars", MAX_SCALARS)))
-            self._record = replace(record, scalars=scalars, scalars_cut=header.flag("cut"))
+            progress = _parse_progress(header.record("progress")) if header.has_record("progress") else None
+            cut = header.flag("cut")
+            self._record = replace(record, scalars=scalars, scalars_cut=cut, progress=progress)
             self._complete = True
 
     def is_complete(self, *, details: bool) -> bool:
@@ -188,7 +206,12 @@ class RecordParser:
     def _parse_scalars(self, raw: Untrusted) -> Scalars:
         rows = raw.rows("points", self._points)
         points = [
-            ScalarPoint(time, row.integer(1, 0), row.number(2, -MAX_VALUE, MAX_VALUE))
+            ScalarPoint(
+                time,
+                row.integer(1, 0),
+                row.number(2, -MAX_VALUE, MAX_VALUE),
+                row.number(3, 0.0, MAX_VALUE),
+            )
             for row in rows
             if (time := row.number(0, 0.0, MAX_TIME)) is not None
         ]
@@ -290,6 +313,14 @@ def _parse_output(header: Untrusted) -> dict[int, Mapping[str, tuple[str, ...]]]
         rank: {name: entry.texts(name, MAX_LINES, MAX_LINE) for name in ("stdout", "stderr")}
         for rank, entry in header.numbered_records("output", MAX_RANKS)
     }
+
+
+def _parse_progress(raw: Untrusted) -> Progress:
+    step, total = raw.integer("step", 0, MAX_STEP), raw.integer("total", 1, MAX_STEP)
+    if step is not None and total is not None and step > total:
+        total = None
+    epochs = raw.integer("epochs", 1, MAX_STEP)
+    return Progress(step, total, raw.number("epoch", 0.0, MAX_VALUE), epochs)
 
 
 def _parse_replaced(node: str, header: Untrusted) -> tuple[ReplacedLog, ...]:

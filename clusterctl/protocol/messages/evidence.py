@@ -139,7 +139,10 @@ class OutputFrame(TypedDict):
 
 
 class ScalarSeries(TypedDict):
-    """Numbers of the run: of a rank's log or of TensorBoard; a point is [time, step or null, value or null]."""
+    """Numbers of the run: of a rank's log or of TensorBoard.
+
+    A point is [time, step or null, value or null], and the epoch behind these where it has no step.
+    """
 
     name: str
     source: str
@@ -147,8 +150,18 @@ class ScalarSeries(TypedDict):
     points: list[list[Any]]
 
 
+class PrintedProgress(TypedDict):
+    """How far a training is by its own log, each as far as it prints it."""
+
+    step: int | None
+    total: int | None
+    epoch: float | None
+    epochs: int | None
+
+
 class ScalarsFrame(TypedDict):
     """All numbers; `cut` if there was no time to read all."""
 
     scalars: list[ScalarSeries]
+    progress: PrintedProgress | None
     cut: bool

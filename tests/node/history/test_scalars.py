@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 import struct
@@ -14,47 +13,23 @@ from clusterctl.node.history import scalars
 from clusterctl.node.history.scalars import (
     LogScalars,
     compile_patterns,
-    find_values,
     log_files,
     thin_scalars,
 )
 from clusterctl.node.runtime.time_limit import TooSlowError, time_limit
 
-LINES = [
-    ("{'loss': 0.6931, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.1}",
-     {"loss": 0.6931, "grad_norm": 1.25, "learning_rate": 5e-05}),
-    ("Epoch 0: 100%|##| 8/8 [00:01<00:00, 12.5it/s, v_num=3, train_loss=0.12, val_loss=2]",
-     {"train_loss": 0.12, "val_loss": 2.0, "it/s": 12.5}),
-    (" iteration      100/  5000 | learning rate: 1.5E-04 | lm loss: 6.7E+00 | grad norm: 1.2 |",
-     {"learning_rate": 1.5e-04, "lm_loss": 6.7, "grad_norm": 1.2}),
-    ("step 12 loss=0.5", {"loss": 0.5}),
-    ("loss: 0.25 acc: 93", {"loss": 0.25, "acc": 93.0}),
-    ("epoch 1/3  loss 1.10  1234.5 tokens/s", {"loss": 1.1, "tokens/s": 1234.5}),
-    ("{'learning_rate': 0.0003360331834572238, 'loss': 12.345678901234567}",
-     {"learning_rate": 0.0003360331834572238, "loss": 12.345678901234567}),
-    ("loss 0.5.", {"loss": 0.5}),
-    ("it was lossless and glossy", {}),
-    ("loss 0.5s lr 1.2.3 acc 0." + "1" * 40, {}),
-    ("loss of node gpu01", {}),
-]  # fmt: skip
 
-
-@pytest.mark.parametrize(("line", "expected"), LINES)
-def test_what_trainers_print(line: str, expected: dict[str, float]) -> None:
-    """HF, Lightning, Megatron and plain lines, without a pattern of the job."""
-    assert find_values(line, {}) == expected
-
-
-def test_a_number_that_is_none() -> None:
-    """NaN is what a loss becomes when training has failed: it is found and kept."""
-    assert math.isnan(find_values("loss: nan", {})["loss"])
-
-
-def test_patterns_of_the_job_come_first() -> None:
+def test_patterns_of_the_job_come_first(tmp_path: Path) -> None:
     """What is no pattern, or has no group, is left out; the others name what they find."""
     patterns = compile_patterns({"reward": r"R=([-.\d]+)", "loss": r"L=(\d+)", "bad": "(", "none": "x"})
     assert set(patterns) == {"reward", "loss"}
-    assert find_values("loss: 1.0 L=7 R=-2.5", patterns) == {"reward": -2.5, "loss": 7.0}
+    log = tmp_path / "stdout.log"
+    log.write_text("step 1 loss: 1.0 L=7\nR=-2.5\n")
+    found = LogScalars(patterns)
+    found.read(str(log))
+    assert {name: [one.value for one in values] for name, values in found.values.items()} == {
+        "loss": [7.0], "reward": [-2.5],
+    }  # fmt: skip
 
 
 def test_a_pattern_that_takes_forever_is_ended() -> None:
@@ -66,11 +41,67 @@ def test_a_pattern_that_takes_forever_is_ended() -> None:
 def test_a_log_is_read_with_steps_and_times(tmp_path: Path) -> None:
     """Each value has its step; of a bar that redraws itself each state counts; very long lines do not."""
     log = tmp_path / "stdout.log"
-    log.write_text("step 1 loss 3.0\n" + "x" * 3000 + " loss 9\n" + "step 2 loss 2.0\rstep 3 loss 1.0\nend\n")
+    log.write_text("step 1 loss 3.0\n" + "x" * 9000 + " loss 9\n" + "step 2 loss 2.0\rstep 3 loss 1.0\nend\n")
     found = LogScalars({})
     found.read(str(log))
     assert [(one.step, one.value) for one in found.values["loss"]] == [(1, 3.0), (2, 2.0), (3, 1.0)]
     assert all(one.time > 1e9 for one in found.values["loss"])
+
+
+def read_log(tmp_path: Path, *lines: str) -> LogScalars:
+    """Read a log of these lines."""
+    log = tmp_path / "stderr.log"
+    log.write_text("\n".join(lines) + "\n", "utf-8")
+    found = LogScalars({})
+    found.read(str(log))
+    return found
+
+
+def bar(step: int, total: int, rate: str = "2.00it/s", name: str = "") -> str:
+    """Write a bar as tqdm does."""
+    return f"{name}{100 * step // total:3d}%|###       | {step}/{total} [00:05<00:20, {rate}]"
+
+
+def test_a_bar_without_a_name_is_the_trainings_if_it_lasts_longest(tmp_path: Path) -> None:
+    """Trainer shows one for the training and one for each evaluation: only the first is the progress and the rate."""
+    lines = [
+        bar(10, 1000),
+        bar(20, 1000),
+        bar(1, 5, "90.0it/s"),
+        bar(5, 5, "95.0it/s"),
+        bar(30, 1000, "4.00s/it"),
+    ]
+    found = read_log(tmp_path, bar(1, 1, "64.68it/s", "Writing model shards: "), *lines)
+    assert found.progress == {"step": 30, "total": 1000, "epoch": None, "epochs": None}
+    rates = [(one.step, one.value) for one in found.values["steps_per_second"]]
+    assert rates == [(10, 2.0), (20, 2.0), (30, 0.25)]
+
+
+def test_progress_is_of_the_newest_numbers(tmp_path: Path) -> None:
+    """The step of the last line with numbers; how many there will be may stand in the log's head."""
+    found = read_log(
+        tmp_path, "total steps 400 (warmup 2)", "step: 10  loss: 7", "step: 20  loss: 6", "saved"
+    )
+    assert found.progress == {"step": 20, "total": 400, "epoch": None, "epochs": None}
+    assert read_log(tmp_path, "loss 3").progress is None
+    assert read_log(tmp_path, "[Epoch 2/10] loss 3").progress == {
+        "step": None, "total": None, "epoch": 2.0, "epochs": 10,
+    }  # fmt: skip
+    assert read_log(tmp_path, "Train Epoch: 1 [30000/60000 (50%)] Loss: 2").progress == {
+        "step": None, "total": None, "epoch": 1.5, "epochs": None,
+    }  # fmt: skip
+
+
+def test_steps_that_begin_again_are_no_axis(tmp_path: Path) -> None:
+    """Values of Epoch [2/5], Step [100/600] stand at their part of the epoch; steps after a checkpoint stay steps."""
+    lines = [f"Epoch [{epoch}/5], Step [{step}/600], Loss: 0.5" for epoch in (1, 2) for step in (300, 600)]
+    assert [(one.step, one.epoch) for one in read_log(tmp_path, *lines).values["loss"]] == [
+        (None, 1.5), (None, 2.0), (None, 2.5), (None, 3.0),
+    ]  # fmt: skip
+    again = read_log(tmp_path, *(f"step {step} loss 1" for step in (800, 900, 1000, 900, 1000)))
+    assert [one.step for one in again.values["loss"]] == [800, 900, 1000, 900, 1000]
+    lines = [f"{bar(step, 30)[:-1]}, loss=0.5]" for _ in range(2) for step in (10, 20, 30)]
+    assert {(one.step, one.epoch) for one in read_log(tmp_path, *lines).values["loss"]} == {(None, None)}
 
 
 def test_a_long_log_is_read_in_pieces_over_its_whole_length(
@@ -131,7 +162,7 @@ def test_scalars_of_tensorboard() -> None:
     """Old and new kinds of values, by tag; a record that is cut off ends the file."""
     content = event(5.0, 1, "train/loss", 2.0) + event(6.0, 300, "train/loss", 1.5, tensor=True)
     found = scalars.read_event_file(content + event(7.0, 3, "x", 1.0)[:-9])
-    assert found == {"train/loss": [(5.0, 1, 2.0), (6.0, 300, 1.5)]}
+    assert found == {"train/loss": [scalars.Scalar(5.0, 1, 2.0), scalars.Scalar(6.0, 300, 1.5)]}
 
 
 def test_a_file_that_is_anything_costs_little() -> None:

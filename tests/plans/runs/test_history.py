@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.runs.history import RecordParser, parse_history, parse_journal
+from clusterctl.plans.runs.history import Progress, RecordParser, parse_history, parse_journal
 from clusterctl.protocol.untrusted import Untrusted
 
 COLUMNS = [["node", "", "cpu"], ["rank", "10", "rss"], ["rank", "9", "rss"]]
@@ -63,6 +63,27 @@ def test_a_journal_is_read_line_by_line() -> None:
         (1.0, "preparing"),
         (2.0, "ready"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        ({"step": 30, "total": 100, "epoch": None, "epochs": None}, Progress(30, 100)),
+        ({"step": None, "total": None, "epoch": 1.5, "epochs": 3}, Progress(epoch=1.5, epochs=3)),
+        ({"step": 300, "total": 100, "epoch": -1, "epochs": 0}, Progress(300)),
+        ({"step": "7", "total": 1 << 80}, Progress()),
+        (None, None),
+        ("x", None),
+    ],
+)
+def test_progress_is_what_can_be(progress: Any, expected: Progress | None) -> None:
+    """A step beyond the last has no total; what is no number is not there."""
+    parser = RecordParser("gpu01", 10)
+    points = [[4.0, None, 0.5, 1.25], [5.0, None, 0.5, "x"], [6.0, 1, 0.5]]
+    parser.add(Untrusted({"scalars": [{"name": "loss", "points": points}], "progress": progress}), b"")
+    record = parser.finish(0.0)
+    assert record.progress == expected
+    assert [point.epoch for point in record.scalars[0].points] == [1.25, None, None]
 
 
 def test_times_are_moved_to_this_clock() -> None:
