@@ -168,12 +168,16 @@ class StallNotice:
 
 @dataclass(frozen=True)
 class HistoryChoice:
-    """What is wanted of a run's history: the last `since` seconds (None: all) at so many moments, and the rest."""
+    """What is wanted of a run's history: the last `since` seconds (None: all) at so many moments, and the rest.
+
+    `code` is for the names and hashes of the files that were sent, which node 0 has.
+    """
 
     since: float | None
     points: int
     details: bool = False
     lines: int = 0
+    code: bool = False
 
 
 Records = Answers[NodeRecord]
@@ -192,6 +196,7 @@ def history(
         "points": choice.points,
         "details": choice.details,
         "lines": choice.lines,
+        "code": choice.code,
     }
     parser, deadline = RecordParser(node.name, choice.points), time.monotonic() + HISTORY_LIMIT
     asked_at = time.time()

@@ -57,6 +57,7 @@ from clusterctl.plans.diagnose.hang import judge
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.cause import Explanation
 from clusterctl.plans.runs.rows import newest_entry
 from clusterctl.plans.runs.selection import (
     Owner,
@@ -411,9 +412,11 @@ def drive_diagnose(line: Line, _: Place) -> object:
 
 def drive_history(line: Line, _: Place) -> object:
     """Ask for what was sampled and recorded of a run, and draw it."""
-    record = history(line, NODE, INTERPRETER, "demo", HistoryChoice(None, 50, details=True, lines=5))
-    run = ReportedRun(RunId("demo"), {}, None, (), {"gpu02": record}, 1.0, str)
-    return record.history, render_report(run, None, "clusterctl", ()).encode("utf-8")
+    record = history(
+        line, NODE, INTERPRETER, "demo", HistoryChoice(None, 50, details=True, lines=5, code=True)
+    )
+    run = ReportedRun(RunId("demo"), {}, None, Explanation(), {"gpu02": record}, 1.0, str)
+    return record.history, render_report(run, run, "clusterctl", ()).encode("utf-8")
 
 
 def drive_clean(line: Line, _: Place) -> object:

@@ -3,12 +3,13 @@
 request {"since": seconds or null, "points": n, "details": bool, ...}
 node    {"history": {...}} and the samples in the body, see node/history/ring.py; with `details` then
         {"journal": bytes} and the end of events.jsonl in the body,
-        {"launched": {...}}, {"output": {...}},
-        {"scalars": [...], "progress": {...} or null, "cut": bool}
+        {"launched": {...}}, of node 0 with `code` also {"code": bytes} and the rows of the sent tree in the body,
+        {"output": {...}}, {"scalars": [...], "progress": {...} or null, "cut": bool}
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
@@ -32,6 +33,7 @@ from ..logs.log_file import NotALogError, check_log, read_tail
 from ..runtime.stream import Stream
 from ..runtime.time_limit import TooSlowError, time_limit
 from ..state.run_record import find_run, read_spec, resolve_state
+from ..state.workdir import read_bytes
 
 if TYPE_CHECKING:
     from ...protocol.messages.evidence import (
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 2000
 MAX_VALUES = 240_000  # numbers in an answer: below a MiB
 MAX_JOURNAL = 256 << 10  # bytes
+MAX_CODE = 1 << 20  # bytes, packed: some ten thousand files
 TAIL_BYTES, MAX_LINE = 6 << 10, 400
 MAX_RANKS = 64
 MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
@@ -62,6 +65,33 @@ SECRET_NAMES = (
     "AUTH",
 )
 HIDDEN = "[secret]"
+# What the job's file decides, and `argv` and `env` do not show.
+JOB_KEYS = (
+    *(
+        "nproc",
+        "processes",
+        "exclusive",
+        "time_limit",
+        "grace",
+        "log_limit",
+        "zombie_after",
+        "stall",
+        "alone",
+    ),
+    *(
+        "diagnose",
+        "debug",
+        "start",
+        "restart",
+        "ray",
+        "mpi",
+        "ends_with",
+        "metrics",
+        "setup",
+        "before",
+        "after",
+    ),
+)
 
 
 def run(request: HistoryRequest, stream: Stream) -> None:
@@ -74,6 +104,10 @@ def run(request: HistoryRequest, stream: Stream) -> None:
     journal = read_tail(RunPaths(rundir).events, MAX_JOURNAL).encode("utf-8", "replace")
     stream.answer({"journal": len(journal)}, journal)
     stream.answer({"launched": describe_launch(spec)})
+    if request["code"] and spec["node_rank"] == 0:
+        packed = read_bytes(RunPaths(rundir).manifest) or b""
+        if len(packed) <= MAX_CODE:
+            stream.answer({"code": len(packed)}, packed)
     output = read_output(rundir, state, request["lines"])
     stream.answer({"output": output, "replaced": find_replaced(rundir, state)})
     stream.answer(read_all_scalars(rundir, state, spec, max(2, min(request["points"], MAX_POINTS))))
@@ -113,7 +147,17 @@ def describe_launch(spec: Spec) -> LaunchedWith:
         "nproc": spec["nproc"],
         "gpus": [gpu["index"] for gpu in spec["gpus"]],
         "about": spec.get("about", {}),
+        "job": {key: _render_key(spec, key) for key in JOB_KEYS if spec.get(key)},
     }
+
+
+def _render_key(spec: Mapping[str, Any], key: str) -> str:
+    """Write a key of the job as it was launched: of commands their texts, of an environment its hash."""
+    value = spec[key]
+    if key in ("before", "after"):
+        return "; ".join(step["shown"] for step in value["steps"])[:MAX_WORD]
+    value = value["content"][:16] if key == "setup" else value
+    return (value if isinstance(value, str) else json.dumps(value))[:MAX_WORD]
 
 
 def _is_secret(name: str) -> bool:

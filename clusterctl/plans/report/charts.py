@@ -377,8 +377,7 @@ def scalar_plot(scalars: Scalars, others: Sequence[tuple[str, Scalars, float]] =
 
     These have a name, and the seconds to move them by; `name` is that of the first.
     """
-    first = name or (tr("first run") if others else "")
-    all_scalars = [(first, scalars, 0.0), *others]
+    all_scalars = [(name, scalars, 0.0), *others]
     by_step = all(_has_steps(one) for _, one, _ in all_scalars)
     lines = [_scalar_line(label, one, shift, by_step=by_step) for label, one, shift in all_scalars]
     notes = [_describe_last(label, one) for label, one, _ in all_scalars]

@@ -218,7 +218,7 @@ thead th,td.mono{white-space:nowrap}
 dl.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:0 1.6rem;
 margin:0;font-size:14px}.facts div{display:flex;gap:.7rem;border-bottom:1px solid var(--line);padding:.25rem 0}
 .facts dt{flex:0 0 9rem;font-weight:600;color:var(--dim)}.facts dd{margin:0;min-width:0}
-.differs td{background:var(--band)}.scroll{overflow-x:auto}
+.scroll{overflow-x:auto}
 figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}
 svg.sparkline{display:inline-block;vertical-align:middle;width:100px;height:24px;overflow:visible}
 .plots{display:flex;flex-wrap:wrap;gap:.5rem 1.1rem}.plots>.plot{flex:1 1 min(100%,340px);min-width:0}
@@ -271,6 +271,8 @@ padding:.12rem 0}.cause dt{color:var(--dim);font-weight:600}.cause dd{margin:0}
 .result :is(dd,p)>code,dd code{
 background:var(--bg);border:1px solid var(--line);border-radius:4px;padding:.05rem .35rem}
 .ranks p,.ranks details{margin:.25rem 0}
+.compared{table-layout:fixed}.compared thead :first-child{width:26%}.compared th[scope=row]{font-weight:400;
+color:var(--fg)}.compared th.group{padding-top:.9rem;border-bottom:2px solid var(--line)}
 .lanes{display:grid;grid-template-columns:fit-content(14rem) minmax(0,1fr);gap:0 .8rem;margin:.3rem 0}
 .lane-name{font-size:13px;line-height:20px}.lane{overflow:visible}
 @media(max-width:600px){.lanes{display:block}.lane-name{display:block;margin-top:.3rem}}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from clusterctl.errors import NodeError
 from clusterctl.protocol.end_record import MAX_RANK
-from clusterctl.protocol.untrusted import MAX_TIME, MalformedError, Untrusted, parse_object
+from clusterctl.protocol.untrusted import MAX_TIME, MalformedError, Untrusted, parse_object, parse_rows
 from clusterctl.translation import to_translate, tr
 
 MAX_PATH = 1000  # characters of a path below a run's directory
@@ -28,6 +28,7 @@ MAX_COLUMNS, MAX_ROWS, MAX_NAME = 600, 2000, 64
 MAX_BODY = 4 << 20  # bytes, unpacked
 MAX_VALUE = 1e30
 MAX_GPUS = 64
+MAX_FILES = 20_000  # of the code
 MAX_EVENTS, MAX_EVENT = 2000, 4096
 MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
 MAX_RANKS, MAX_LINES, MAX_LINE = 64, 100, 400
@@ -85,7 +86,7 @@ class JournalEvent:
 
 @dataclass(frozen=True)
 class Launched:
-    """What was started on a node."""
+    """What was started on a node; `job` has other keys of the job's file, each as a text."""
 
     argv: tuple[str, ...] = ()
     module: str = ""
@@ -96,6 +97,7 @@ class Launched:
     nproc: int | None = None
     gpus: tuple[int, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
+    job: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def parse_replaced(node: str, raw: Untrusted) -> ReplacedLog | None:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """All that a node has answered."""
+    """All that a node has answered; `code` has the hash of each file that it was sent, None if that is not known."""
 
     node: str
     history: History = History()
@@ -164,6 +166,7 @@ class NodeRecord:
     scalars_cut: bool = False
     progress: Progress | None = None
     replaced_logs: tuple[ReplacedLog, ...] = ()
+    code: Mapping[str, str] | None = None
 
 
 class RecordParser:
@@ -184,6 +187,8 @@ class RecordParser:
             self._record = replace(record, journal=parse_journal(body))
         elif header.has_record("launched"):
             self._record = replace(record, launched=_parse_launched(header.record("launched")))
+        elif "code" in header:
+            self._record = replace(record, code=parse_code(body))
         elif header.has_record("output"):
             self._record = replace(
                 record, output=_parse_output(header), replaced_logs=_parse_replaced(record.node, header)
@@ -290,6 +295,17 @@ def parse_journal(body: bytes) -> tuple[JournalEvent, ...]:
     return tuple(sorted(events, key=lambda event: event.time))
 
 
+def parse_code(body: bytes) -> dict[str, str] | None:
+    """Read which files were sent: of each path what distinguishes its content; None if that cannot be read."""
+    try:
+        text = zlib.decompressobj().decompress(body, MAX_BODY)
+        rows = parse_rows(text, MAX_BODY, MAX_FILES * 8)
+    except (zlib.error, MalformedError):
+        return None
+    named = ((row.name(0, MAX_PATH), row) for row in rows[:MAX_FILES])
+    return {name: f"{row.text(1, 4)} {row.integer(2)} {row.text(3, MAX_PATH)}" for name, row in named if name}
+
+
 def _parse_launched(raw: Untrusted) -> Launched:
     return Launched(
         argv=raw.texts("argv", MAX_WORDS, MAX_WORD),
@@ -301,6 +317,7 @@ def _parse_launched(raw: Untrusted) -> Launched:
         nproc=raw.integer("nproc", 0, MAX_RANK),
         gpus=raw.integers("gpus", MAX_GPUS),
         about=_texts(raw.names("about", 40), raw.record("about")),
+        job=_texts(raw.names("job", 40), raw.record("job")),
     )
 
 

@@ -115,6 +115,7 @@ class LaunchedWith(TypedDict):
     nproc: int | None
     gpus: list[int | None]
     about: dict[str, str]
+    job: dict[str, str]  # other keys of the job's file, each as a text
 
 
 class RankOutput(TypedDict):

@@ -535,6 +535,7 @@ class HistoryRequest(OfRun):
     points: int
     details: bool
     lines: int  # of each rank's output
+    code: bool  # with details: whether node 0 names the files that it was sent
 
 
 class TopRequest(TypedDict):
@@ -735,6 +736,7 @@ class PlainNodeFrame(TypedDict, total=False):
     history: HistoryHeader  # the samples of a run on this node, in the body
     journal: int  # the end of events.jsonl, in the body: so many bytes
     launched: LaunchedWith
+    code: int  # the manifest of the code, in the body: so many bytes
     # the verb `clean`
     found: Cleanable | None  # null if there is no work directory
     removed: CleanReport

@@ -51,7 +51,8 @@ def write_report(
         if not found.answered:
             return 4
         prefixes: Sequence[str | None] = runs or (None,)
-        reported = [_read(cluster, inventory, found, prefix, command) for prefix in prefixes]
+        choice = HistoryChoice(None, POINTS, details=True, lines=LINES, code=len(prefixes) > 1)
+        reported = [_read(cluster, inventory, found, prefix, command, choice) for prefix in prefixes]
     page = render_report(reported[0], reported[1] if len(reported) > 1 else None, command, _secrets(reported))
     path = Path(output or f"{'-'.join(short_id(run.run_id) for run in reported)}.html")
     size = path.write_bytes(page.encode("utf-8"))
@@ -72,7 +73,12 @@ def write_report(
 
 
 def _read(
-    cluster: Cluster, inventory: Inventory, found: FoundRuns, prefix: str | None, command: str
+    cluster: Cluster,
+    inventory: Inventory,
+    found: FoundRuns,
+    prefix: str | None,
+    command: str,
+    choice: HistoryChoice,
 ) -> ReportedRun:
     run_id = choose_found_run(choose_run, found.runs, prefix)
     parts = fetch_end_record(cluster, inventory.nodes, found, run_id, named=False)
@@ -81,9 +87,8 @@ def _read(
     verdict = conclude(run_id, parts, names, found.offsets)
     nodes = found.holders(run_id)
     points = POINTS if len(nodes) <= MANY_NODES else FEWER_POINTS
-    choice = HistoryChoice(None, points, details=True, lines=LINES)
     handle = RunHandle(cluster, run_id, nodes, found.pythons)
-    records = fetch_records(handle, choice)
+    records = fetch_records(handle, replace(choice, points=points))
     report_failures(records.errors.values())
     report_failures(log.error for record in records.nodes.values() for log in record.replaced_logs)
     run = report_run(run_id, parts, verdict, found.offsets, records, command)

@@ -16,7 +16,13 @@ EVENTS = FIRST + b'{"time": 2.0, "event": "ended"}\n'
 
 def follow_request(workdir: Path, logs: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:
     """A request for everything, changed where a test says so."""
-    choice = {"ranks": None, "streams": ["stdout", "stderr"], "offsets": {}, "tail": None, "grep": None}
+    choice: dict[str, Any] = {
+        "ranks": None,
+        "streams": ["stdout", "stderr"],
+        "offsets": {},
+        "tail": None,
+        "grep": None,
+    }
     request = {"run": "job-1", "node": "gpu01", "workdir": str(workdir), "events": None, "follow": False}
     return {**request, "logs": None if logs is None else {**choice, **logs}, **changes}
 
