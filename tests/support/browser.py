@@ -23,7 +23,10 @@ PROGRAMS, MODULES = ("chromium", "chromedriver"), ("selenium", "axe_core_python"
 AXE = "axe.min.js"
 SCRIPT_LIMIT = 120  # seconds, for axe on a busy machine
 MAX_STEPS = 400  # presses of Tab
-KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}  # their codes, and what they write
+KEYS = {  # their codes, and what they write
+    "Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, ""),
+    "End": (35, ""), "Home": (36, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, ""),
+}  # fmt: skip
 
 # What a reader would call broken, by the boxes that the browser has drawn.
 LAYOUT = """

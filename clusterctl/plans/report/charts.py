@@ -316,7 +316,8 @@ def render_machines(run: ReportedRun, scale: Scale) -> list[Child]:
     for name in detailed[:MAX_DETAILED]:
         drawn = [render_plot(plot, scale, FOLDED) for plot in node_plots(records[name])]
         heading = element("b", name, class_="bad" if name in causes else None)
-        summary = element("summary", heading, " ", element("span", differences.get(name, ""), class_="faint"))
+        difference = element("span", differences.get(name, ""), class_="faint")
+        summary = element("summary", heading, " ", difference, data_key=name)
         content.append(element("details", summary, plots_in_rows(drawn), open="" if name in causes else None))
     return content
 

@@ -34,7 +34,7 @@ GAP = 3.5  # distances between two points that count as a gap
 THINNEST = 0.004  # of the width, of a stall that is shorter
 SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
 MAX_BAND = 60  # points of a band
-MAX_SCRIPTED = 4  # times as many samples as titles
+MAX_SCRIPTED = 2  # times as many samples as titles
 
 Point = tuple[float, float | None]
 

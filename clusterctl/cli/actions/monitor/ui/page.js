@@ -29,7 +29,7 @@ function show(name, html) {
     return;
   }
   delete state.waiting[name];
-  const key = (element) => element.getAttribute("href") || element.textContent;
+  const key = (element) => element.dataset.key || element.getAttribute("href") || element.textContent;
   const open = new Map([...part.querySelectorAll("details")].map((one) => [key(one.firstChild), one.open]));
   const focused = part.contains(document.activeElement) ? key(document.activeElement) : null;
   part.innerHTML = html; // escaped by the server

@@ -74,6 +74,7 @@ HEADERS: Mapping[str, str] = {
 FOLDER = Path(__file__).parent
 CONNECTIONS = ("/proc/net/tcp", "/proc/net/tcp6")
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
+CROSSHAIR = "crosshair.js"  # sent with the script of the page
 GETS = {"", "events", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
 POSTS = {"diagnose", "stop"}
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
@@ -337,7 +338,8 @@ class Handler(BaseHTTPRequestHandler):
             style = f"{STYLE}{(FOLDER / STYLE_FILE).read_text(encoding='utf-8')}"
             self._answer(200, "text/css; charset=utf-8", style.encode())
         elif name == SCRIPT_FILE:
-            self._answer(200, "text/javascript; charset=utf-8", (FOLDER / SCRIPT_FILE).read_bytes())
+            script = b"".join((FOLDER / name).read_bytes() for name in (SCRIPT_FILE, CROSSHAIR))
+            self._answer(200, "text/javascript; charset=utf-8", script)
         elif (
             name == ICON_FILE
         ):  # else a browser asks for /favicon.ico, which the policy stops with a complaint
