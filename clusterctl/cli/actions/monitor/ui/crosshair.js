@@ -110,8 +110,8 @@
     if (event.key === "Escape") choose(null, null, false);
     if (!(event.key in STEPS) || !samples.length || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
-    const from = chosen.drawing === drawing ? samples.indexOf(chosen.sample) : -1;
-    const start = from < 0 ? samples.length - 1 : from + STEPS[event.key];
+    const from = chosen.drawing === drawing ? samples.indexOf(chosen.sample) : samples.length;
+    const start = from + STEPS[event.key];
     choose(drawing, samples[Math.min(samples.length - 1, Math.max(0, start))], true);
   }
 
