@@ -240,6 +240,8 @@ def _is_metric(word: str, *, joined: bool) -> bool:
 
 def _ends_with(word: str, names: FrozenSet[str]) -> bool:
     last = word.rpartition("_")[2]
+    if last.endswith("loss"):  # CELoss
+        return True
     return last in names or last.rstrip("0123456789") in names or "_".join(word.split("_")[-2:]) in names
 
 
@@ -300,10 +302,11 @@ def _find_rates(numbers: Sequence[_Number], low: str) -> Tuple[Dict[str, float],
         if not 0 < number.value < MAX_RATE or number.of is not None or label.metric:
             continue
         if label.rate:
-            factor = {"": 1.0, "k": 1e3, "m": 1e6}.get(number.unit, 1.0 if number.spaced else 0.0)
+            rate = _rate_name(number.unit)
+            factor = {"": 1.0, "k": 1e3, "m": 1e6}.get(number.unit, 1.0 if number.spaced or rate else 0.0)
             if factor and not label.is_evaluation:
-                named.setdefault(label.rate, number.value * factor)
-        elif number.unit or label.unit:
+                named.setdefault(rate or label.rate, number.value * factor)
+        elif number.unit or label.unit or label.step_times:
             name, value = _rate_by_unit(number)
             if name:
                 by_unit.setdefault(name, value)

@@ -72,13 +72,14 @@ RATE = re.compile(
     r"(?:_?(?:/|per_?)_?(?:gpu|device|rank|chip|npu))?"
 )
 PER_DEVICE = re.compile(r"(?:/|per_?)_?(?:gpu|device|rank|chip|npu)$")
-NAMED_RATES = {"perf/throughput": "tokens_per_second_per_gpu"}  # verl
+# verl; and one whose unit stands behind it, if anywhere.
+NAMED_RATES = {"perf/throughput": "tokens_per_second_per_gpu", "throughput": "throughput"}
 STEP_RATE = "steps_per_second"
 SHARES = ("acc",)
 # A rate that is one of each device where the other word stands in the line.
 DEVICE_RATES = (("tokens_per_second", "tflops"),)  # torchtitan: tps beside tflops
 STEP_TIME_UNITS = re.compile(r"(ms|s|sec|seconds?)/(?:it|iter|step|batch)s?")  # tqdm, Keras
-SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0}
+SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0}
 # What a step took, by label, with the units that may stand in the label or after the number.
 STEP_TIMES: Dict[str, Tuple[str, ...]] = {
     "elapsed time per iteration": ("ms", "s"),  # Megatron-LM
@@ -88,6 +89,8 @@ STEP_TIMES: Dict[str, Tuple[str, ...]] = {
     "step_time": ("s", "ms"),
     "dt": ("ms",),  # nanochat
     "time": ("ms",),  # nanoGPT
+    "train_step_timing in s": ("",),  # NeMo
+    "batch_cost": ("s",),  # PaddlePaddle
     "": ("ms",),  # llm.c
 }
 

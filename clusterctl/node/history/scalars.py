@@ -1,7 +1,7 @@
 """Numbers that a rank has written: its loss, its rate; in its logs (log_values.py), and in TensorBoard's event files.
 
-They are read when a report is made, never while the run goes on. A log of any length costs the same: what is longer
-than MAX_READ is read in pieces over its whole length. Patterns of a job are regular expressions that its user wrote,
+They are read when a report or a page is made. A log of any length costs the same: what is longer than MAX_READ is read
+in pieces over its whole length. Patterns of a job are regular expressions that its user wrote,
 and lines are what anybody printed: lines are short, and a timer ends it all (Python looks for signals while it
 matches), so that no pattern can hold the node up. Event files hold TFRecords, of whose protobuf messages three fields
 are read:
@@ -22,6 +22,7 @@ import struct
 from typing import (
     TYPE_CHECKING,
     Any,
+    BinaryIO,
     Dict,
     Iterable,
     Iterator,
@@ -73,12 +74,13 @@ class Scalar(NamedTuple):
 
 
 def match_patterns(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, float]:
-    """Return the numbers that the job's own patterns find."""
+    """Return the numbers that the job's own patterns find in a line."""
     found: Dict[str, float] = {}
     for name, pattern in patterns.items():
         match = pattern.search(line[:MAX_PATTERN_LINE])
         try:
-            found[name] = float(match.group(1) or "") if match else float("")
+            if match:
+                found[name] = float(match.group(1) or "")
         except ValueError:
             continue
     return found
@@ -137,25 +139,32 @@ class LogScalars:
         index = TimeIndex(path)
         found: List[_Found] = []
         bars: Dict[int, _Bar] = {}
-        reader = LineReader()
         try:
-            for offset, raw in _lines(path):
-                if not (self._patterns or reader.in_table or has_hint(raw)):
-                    continue
-                line = raw.decode("utf-8", "replace")
-                values, position, measured, total = reader.read(line)
-                self._total = total or self._total
-                values = {**values, **match_patterns(line, self._patterns)}
-                if not measured and position.step is not None and position.total:
-                    self._add_bar(bars, offset, values, position)
-                elif values or (measured and position != Position()):
-                    found.append((offset, position, values))
+            for lines in _pieces(path):
+                self._read_lines(lines, found, bars)
         except TooSlowError:
             self.cut = True
             raise
         finally:
+            found.sort(key=lambda entry: entry[0])
             self._keep(index, found, bars)
             index.close()
+
+    def _read_lines(
+        self, lines: Iterator[Tuple[int, bytes]], found: List[_Found], bars: Dict[int, _Bar]
+    ) -> None:
+        reader = LineReader()
+        for offset, raw in lines:
+            if not (self._patterns or reader.in_table or has_hint(raw)):
+                continue
+            line = raw.decode("utf-8", "replace")
+            values, position, measured, total = reader.read(line)
+            self._total = total or self._total
+            values = {**values, **match_patterns(line, self._patterns)}
+            if not measured and position.step is not None and position.total:
+                self._add_bar(bars, offset, values, position)
+            elif values or (measured and position != Position()):
+                found.append((offset, position, values))
 
     @staticmethod
     def _add_bar(bars: Dict[int, _Bar], offset: int, values: Dict[str, float], position: Position) -> None:
@@ -163,7 +172,9 @@ class LogScalars:
         if total not in bars and len(bars) >= MAX_BARS:
             return
         bar = bars.setdefault(total, _Bar(offset))
-        bar.last, bar.step = offset, position.step or 0
+        bar.first = min(bar.first, offset)
+        if offset >= bar.last:
+            bar.last, bar.step = offset, position.step or 0
         if values:
             bar.rates.append((offset, position, values))
 
@@ -213,27 +224,42 @@ def _axis(position: Position, *, restarts: bool) -> Tuple[Optional[int], Optiona
     return None, position.epoch + (min(1.0, share) if position.epoch.is_integer() else 0.0)
 
 
-def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
-    """Yield the lines with their places; a bar that redraws itself is many."""
+def _pieces(path: str) -> Iterator[Iterator[Tuple[int, bytes]]]:
+    """Yield the lines of each piece with their offsets; a bar that redraws itself is many.
+
+    The pieces come in an order in which those read so far are spread over the whole log, its end early: when the time
+    is over, the curve is coarse, but not cut.
+    """
     with os.fdopen(open_log(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size
-        pieces = max(1, min(MAX_READ, size) // PIECE)
-        stride = PIECE if size <= MAX_READ else size // pieces
-        rest, place = b"", 0
-        for begin in range(0, size, stride):
-            source.seek(begin)
-            if begin != place:
-                rest = b""
-            content = rest + source.read(PIECE)
-            start = begin - len(rest)
-            place = begin + PIECE
-            lines = content.replace(b"\r", b"\n").split(b"\n")
-            rest = lines.pop() if begin + PIECE < size else b""
-            rest = rest[-MAX_LINE - 1 :] if len(rest) <= MAX_LINE else b""
-            for line in lines:
-                if len(line) <= MAX_LINE:
-                    yield start, line
-                start += len(line) + 1
+        count = max(1, -(-min(MAX_READ, size) // PIECE))
+        stride = PIECE if size <= MAX_READ else size // count
+        for number in _spread(count):
+            yield _lines(
+                source, number * stride if number < count - 1 else max(number * stride, size - PIECE)
+            )
+
+
+def _spread(count: int) -> List[int]:
+    """Return 0 to count - 1: both ends first, then the middles of what is between."""
+    bits = max(1, (count - 1).bit_length())
+    order = sorted(range(count), key=lambda number: int(format(number, "b").zfill(bits)[::-1], 2))
+    return list(dict.fromkeys([0, count - 1, *order]))
+
+
+def _lines(source: BinaryIO, begin: int) -> Iterator[Tuple[int, bytes]]:
+    """Yield the lines that begin in a piece, with their offsets."""
+    start = max(0, begin - 1)  # one byte more shows whether a line begins here
+    source.seek(start)
+    end = begin - start + PIECE
+    content = source.read(end + MAX_LINE + 1).replace(b"\r", b"\n")
+    place = content.find(b"\n") + 1 if begin else 0
+    while place < min(end, len(content)) and (place or not begin):
+        after = content.find(b"\n", place)
+        after = len(content) if after < 0 else after
+        if after - place <= MAX_LINE:
+            yield start + place, content[place:after]
+        place = after + 1
 
 
 def thin_scalars(values: List[Scalar], points: int) -> List[Scalar]:

@@ -52,7 +52,8 @@ CASES = [
          "  Total optimization steps = 1,000", {}),
     Case("LLaMA-Factory", "hiyouga/LLaMA-Factory src/llamafactory/train/callbacks.py",
          "[INFO|callbacks.py:300] 2025-03-02 10:00:00,123 >> {'loss': 1.2345, 'learning_rate': 4.9e-05, 'epoch': 0.5, "
-         "'throughput': 5321.7}", {"loss": 1.2345, "learning_rate": 4.9e-05}, Position(epoch=0.5)),
+         "'throughput': 5321.7}",
+         {"loss": 1.2345, "learning_rate": 4.9e-05, "throughput": 5321.7}, Position(epoch=0.5)),
     Case("ms-swift", "modelscope/ms-swift swift/trainers/callback.py",
          "{'loss': 1.75, 'token_acc': 0.61, 'grad_norm': 2.5, 'learning_rate': 1e-05, 'memory(GiB)': 20.5, "
          "'train_speed(iter/s)': 0.51, 'epoch': 0.2, 'global_step/max_steps': '10/500', 'percentage': '2.00%'}",
@@ -101,7 +102,7 @@ CASES = [
     Case("NeMo", "NVIDIA/NeMo nemo/lightning/pytorch/callbacks/progress_printer.py",
          "Training epoch 0, iteration 10/100 | lr: 0.0003 | global_batch_size: 64 | global_step: 10 | "
          "reduced_train_loss: 9.12 | train_step_timing in s: 0.5",
-         {"reduced_train_loss": 9.12, "lr": 0.0003}, Position(10, 100, 0.0)),
+         {"reduced_train_loss": 9.12, "lr": 0.0003, "steps_per_second": 2.0}, Position(10, 100, 0.0)),
     Case("nanoGPT", "karpathy/nanoGPT train.py", "iter 20: loss 4.2801, time 125.00ms, mfu 12.30%",
          {"loss": 4.2801, "mfu": 12.3, "steps_per_second": 8.0}, Position(20)),
     Case("nanoGPT", "karpathy/nanoGPT train.py", "step 250: train loss 2.1, val loss 2.3",
@@ -206,6 +207,11 @@ CASES = [
          "perf/throughput:1234.5 - training/global_step:1",
          {"actor_entropy": 0.5, "actor_pg_loss": -0.02, "actor_grad_norm": 0.3, "critic_score_mean": 0.25,
           "critic_rewards_mean": 0.25, "tokens_per_second_per_gpu": 1234.5}, Position(1)),
+    Case("verl below Ray", "volcengine/verl verl/utils/logger/aggregate_logger.py",
+         "\x1b[36m(TaskRunner pid=2617997)\x1b[0m step:66 - actor/kl_loss:np.float64(-0.65) - actor/kl_coef:0.003 - "
+         "actor/pg_clipfrac:0.0026 - actor/ppo_kl:0.0023 - mfu/actor:0.02 - actor/lr:3e-06 - training/epoch:2",
+         {"actor_kl_loss": -0.65, "actor_ppo_kl": 0.0023, "mfu_actor": 0.02, "actor_lr": 3e-06},
+         Position(66, None, 2.0)),
     Case("OpenRLHF", "OpenRLHF/OpenRLHF openrlhf/trainer/sft_trainer.py",
          "Train step of epoch 0:  12%|█▎        | 12/96 [00:24<02:48,  2.00s/it, gpt_loss=1.5, lr=1e-6]",
          {"gpt_loss": 1.5, "lr": 1e-6, "steps_per_second": 0.5}, Position(12, 96, 0.0, within=True)),
@@ -214,9 +220,15 @@ CASES = [
     Case("PyTorch tutorial", "yunjey/pytorch-tutorial tutorials/01-basics/feedforward_neural_network/main.py",
          "Epoch [1/5], Step [100/600], Loss: 0.5123", {"loss": 0.5123}, Position(100, 600, 1.0, 5)),
     Case("PaddlePaddle", "PaddlePaddle/PaddleDetection ppdet/engine/callbacks.py",
-         "Epoch: [0] [ 20/120] learning_rate: 0.000050 loss: 12.5 eta: 0:20:00 batch_cost: 0.5 data_cost: 0.1 "
+         "Epoch: [0] [ 20/120] learning_rate: 0.000050 loss: 12.5 eta: 0:20:00 batch_cost: 0.5000 data_cost: 0.1 "
          "ips: 16.0 images/s",
          {"loss": 12.5, "learning_rate": 5e-5, "samples_per_second": 16.0}, Position(20, 120, 0.0, within=True)),
+    Case("PaddleClas", "PaddlePaddle/PaddleClas ppcls/engine/train/utils.py",
+         "[2025/04/30 11:30:30] ppcls INFO: [Train][Epoch 1/300][Iter: 100/1252]lr(LinearWarmup): 0.00403000, "
+         "CELoss: 6.97696, loss: 6.97696, batch_cost: 0.50000s, reader_cost: 0.22499, ips: 269.84145 samples/s, "
+         "eta: 4 days, 2:57:18",
+         {"celoss": 6.97696, "loss": 6.97696, "lr": 0.00403, "samples_per_second": 269.84145, "steps_per_second": 2.0},
+         Position(100, 1252, 1.0, 300)),
     Case("tqdm", TQDM, " 30%|███       | 30/100 [00:10<00:20,  3.10it/s, loss=0.12]",
          {"loss": 0.12, "steps_per_second": 3.1}, Position(30, 100)),
     Case("tqdm", TQDM, "100%|██████████| 5/5 [00:00<00:00, 1.20kit/s, loss=0.12]",
@@ -236,6 +248,9 @@ CASES = [
     Case("thousands", OWN, "step 1,200/10,000 loss 1,234.5", {"loss": 1234.5}, Position(1200, 10000)),
     Case("two numbers", OWN, "epoch 1/3  loss 1.10  1234.5 tokens/s", {"loss": 1.1, "tokens_per_second": 1234.5},
          Position(None, None, 1.0, 3)),
+    Case("InstructLab", "instructlab/training src/instructlab/training/main_ds.py",
+         "throughput: 161.84 samples/s, lr: 1.34e-05, loss: 0.84 cuda_mem_allocated: 22.45 GB",
+         {"loss": 0.84, "lr": 1.34e-05, "samples_per_second": 161.84}),
     Case("JSON lines", OWN, '{"step": 7, "train/loss": 2.5, "train/tokens_per_second": 900}',
          {"train_loss": 2.5, "tokens_per_second": 900}, Position(7)),
     Case("22 decimals", OWN, "{'learning_rate': 0.0003360331834572238, 'loss': 12.345678901234567}",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import re
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from clusterctl.node.history import scalars
+from clusterctl.node.history.log_values import LineReader, LineValues
 from clusterctl.node.history.scalars import (
     LogScalars,
     compile_patterns,
@@ -117,6 +119,40 @@ def test_a_long_log_is_read_in_pieces_over_its_whole_length(
     steps = [one.step for one in found.values["loss"] if one.step is not None]
     assert len(steps) < 4000 and steps == sorted(steps) and steps[0] == 0 and steps[-1] > 17_000
     assert all(one.value == one.step + 0.5 for one in found.values["loss"] if one.step is not None)
+
+
+def test_a_log_that_takes_too_long_is_coarse_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the time is over, what was read reaches from the first step to the last, and progress is the newest."""
+    monkeypatch.setattr(scalars, "PIECE", 4000)
+    left = iter(range(2000))
+
+    def read_until_the_time_is_over(reader: LineReader, line: str) -> LineValues:
+        if next(left, None) is None:
+            raise TooSlowError
+        return read(reader, line)
+
+    read = LineReader.read
+    monkeypatch.setattr(LineReader, "read", read_until_the_time_is_over)
+    log = tmp_path / "stdout.log"
+    log.write_text("".join(f"step {number} loss {number}.5\n" for number in range(20_000)))
+    found = LogScalars({})
+    with pytest.raises(TooSlowError):
+        found.read(str(log))
+    steps = [one.step for one in found.values["loss"] if one.step is not None]
+    assert found.cut and steps == sorted(steps) and (steps[0], steps[-1]) == (0, 19_999)
+    assert max(after - before for before, after in pairwise(steps)) < 4000
+    assert found.progress == {"step": 19_999, "total": None, "epoch": None, "epochs": None}
+
+
+def test_each_line_of_a_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece ends within a line as well as between two: none is lost, halved or read twice."""
+    log = tmp_path / "stdout.log"
+    log.write_text("".join(f"step {number} loss 1\n" for number in range(300)) + "step 300 loss 1")
+    for size in (64, 100, 101, 4096):
+        monkeypatch.setattr(scalars, "PIECE", size)
+        found = LogScalars({})
+        found.read(str(log))
+        assert [one.step for one in found.values["loss"]] == list(range(301))
 
 
 def test_thinned_values_keep_both_ends() -> None:
