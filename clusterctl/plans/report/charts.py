@@ -288,9 +288,10 @@ def _node_plot(name: str, lines: Sequence[tuple[Point, ...]], quantity: Quantity
 
 
 def render_machines(run: ReportedRun, scale: Scale) -> list[Child]:
-    """Draw the machines: each quantity of all nodes in small plots of one scale, then all of the telling nodes, folded.
+    """Draw the machines: each quantity of all nodes in small plots of one scale, then all of the telling nodes.
 
-    Of one node all is shown; of many the node of the failure and those most unlike the others.
+    Of one node all is shown; of many the node of the failure and those most unlike the others. All but the first
+    quantity and the node of the failure is folded.
     """
     records = {name: record for name, record in run.records.items() if record.history.times}
     if len(records) < 2:
@@ -301,24 +302,30 @@ def render_machines(run: ReportedRun, scale: Scale) -> list[Child]:
     causes = cause_nodes(run)
     telling = list(dict.fromkeys([*filter(records.__contains__, causes), *unusual_nodes(records, MAX_SMALL)]))
     shown = [name for name in records if len(records) <= MAX_SMALL or name in telling[: MAX_SMALL - 1]]
-    content: list[Child] = []
+    content, folded, titles = list[Child](), list[Child](), list[str]()
     for quantity in list_quantities():
         plots = [
             replace(plot, is_cause=plot.title in causes)
             for plot in compare_nodes(quantity, records, shown, scale)
         ]
-        content += _render_small(quantity.title, plots, scale)
+        drawn = _render_small(quantity.title, plots, scale)
+        titles += [quantity.title] if content and drawn else []
+        (folded if content else content).extend(drawn)
+    if folded:
+        content.append(element("details", element("summary", tr(", ").join(titles)), *folded))
     if len(shown) < len(records):
         text = tr("Shown alone: the node of the failure, and the nodes most unlike the others.")
         content.append(element("p", text, class_="faint"))
     differences = describe_unusual(records)
     detailed = [name for name in telling if name in causes or name in differences] or telling[:1]
     for name in detailed[:MAX_DETAILED]:
-        drawn = [render_plot(plot, scale, FOLDED) for plot in node_plots(records[name])]
+        details = [render_plot(plot, scale, FOLDED) for plot in node_plots(records[name])]
         heading = element("b", name, class_="bad" if name in causes else None)
         difference = element("span", differences.get(name, ""), class_="faint")
         summary = element("summary", heading, " ", difference, data_key=name)
-        content.append(element("details", summary, plots_in_rows(drawn), open="" if name in causes else None))
+        content.append(
+            element("details", summary, plots_in_rows(details), open="" if name in causes else None)
+        )
     return content
 
 

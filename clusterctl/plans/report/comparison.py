@@ -16,7 +16,7 @@ from clusterctl.plans.report.charts import choose_scalars, render_scalar_plots, 
 from clusterctl.plans.report.markup import Child, Html, element
 from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, make_scale
-from clusterctl.plans.report.result import latest_step
+from clusterctl.plans.report.result import describe_epoch, describe_step
 from clusterctl.plans.report.sections import Facts, describe_nodes, list_facts, state_chip
 from clusterctl.plans.runs.history import Launched
 from clusterctl.protocol.run_paths import short_id
@@ -114,11 +114,11 @@ def _launched(run: ReportedRun) -> Launched:
 
 
 def _list_outcome(run: ReportedRun) -> Facts:
-    step = latest_step(run)
     facts: Facts = {
         tr("cause"): run.explanation.headline,
         tr("ran for"): describe_span(run),
-        tr("step"): "" if step is None else str(step),
+        tr("epoch"): describe_epoch(run),
+        tr("step"): describe_step(run),
         tr("job"): run.latest.job if run.latest else "",
         tr("nodes"): describe_nodes(run),
     }

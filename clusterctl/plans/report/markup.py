@@ -197,9 +197,9 @@ STYLE = """
 --preparing:#7588ac;--setup:#8f84cc;--waiting:#a3afc6;--starting:#5fa3c0;--running:#4090f0;--stopping:#868f99;
 --after:#9f7fc8;--between:#39424c;--stall:#12161b80;--stripe:#e8b04a}}
 *{box-sizing:border-box}
-body{margin:0 auto;padding:1rem 1.2rem 4rem;max-width:1180px;background:var(--bg);color:var(--fg);
+body{margin:0 auto;padding:.8rem 1.2rem 2rem;max-width:1180px;background:var(--bg);color:var(--fg);
 font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
-h1{font-size:1.35rem;margin:.4rem 0 .2rem}h2{font-size:1.1rem;margin:2rem 0 .5rem;
+h1{font-size:1.35rem;margin:.4rem 0 .2rem}h2{font-size:1.1rem;margin:1.1rem 0 .4rem;
 border-bottom:1px solid var(--line);padding-bottom:.2rem}
 h3{font-size:1rem;margin:1.2rem 0 .4rem}p{margin:.3rem 0}
 code,pre,.mono{font:13px/1.45 ui-monospace,Menlo,Consolas,monospace}
@@ -211,12 +211,12 @@ h1.mono{font-size:1.35rem;font-weight:600}figure p{font-size:13px}.faint{color:v
 background:var(--box);margin:.8rem 0}
 .result.bad{border-left-color:var(--bad);color:inherit}.result.good{border-left-color:var(--good);color:inherit}
 .result b{font-size:1.08rem}.result pre{border:0;padding:.2rem 0;background:none}
-table{border-collapse:collapse;width:100%;font-size:14px}th,td{text-align:left;padding:.25rem .7rem .25rem 0;
+table{border-collapse:collapse;width:100%;font-size:14px}th,td{text-align:left;padding:.14rem .7rem .14rem 0;
 border-bottom:1px solid var(--line);vertical-align:top}
 th{font-weight:600;color:var(--dim)}.scroll table{overflow-wrap:break-word}
 thead th,td.mono{white-space:nowrap}
-dl.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:0 1.6rem;
-margin:0;font-size:14px}.facts div{display:flex;gap:.7rem;border-bottom:1px solid var(--line);padding:.25rem 0}
+dl.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));gap:0 1.6rem;
+margin:0;font-size:14px}.facts div{display:flex;gap:.7rem;border-bottom:1px solid var(--line);padding:.14rem 0}
 .facts dt{flex:0 0 9rem;font-weight:600;color:var(--dim)}.facts dd{margin:0;min-width:0}
 .scroll{overflow-x:auto}
 figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}

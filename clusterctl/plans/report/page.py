@@ -66,8 +66,7 @@ def render_run(run: ReportedRun, command: str) -> list[Child]:
         _section(tr("Slow ranks"), *render_slowness(run.slow)) if run.slow else None,
         _section(tr("Ranks"), _ranks(run)),
         _section(tr("Findings"), *_list_remarks(run.remarks)),
-        _section(tr("About the run"), render_facts(list_facts(run))),
-        _section(tr("Commands"), *_commands(run, command)),
+        _section(tr("About the run"), *_about(run, command)),
     ]
 
 
@@ -173,11 +172,15 @@ def _describe_end(code: int | None, number: int | None, *, live: bool) -> str:
     return tr("running") if live else "?"
 
 
-def _commands(run: ReportedRun, command: str) -> list[Child]:
-    """Return the commands that show more, and folded what was started on the nodes."""
+def _about(run: ReportedRun, command: str) -> list[Child]:
+    """Return folded what a run is, the commands that show more, and what was started on the nodes."""
     name = short_id(run.run_id)
     lines = [command_line(verb, name, command=command) for verb in ("status", "logs", "pull")]
-    blocks: list[Child] = [element("pre", join_lines(lines))]
+    facts = element("summary", tr("launch, network and versions"))
+    blocks: list[Child] = [
+        element("details", facts, render_facts(list_facts(run))),
+        element("details", element("summary", tr("what shows more")), element("pre", join_lines(lines))),
+    ]
     for names, words in _started(run.records):
         summary = element("summary", tr("started on {nodes}", nodes=fold_names(names)))
         blocks.append(element("details", summary, element("pre", words)))

@@ -157,6 +157,8 @@ def find_phases(journal: Sequence[JournalEvent], end: float) -> list[Phase]:
         current, begin = name, event.time
     if current and end > begin:
         phases.append(Phase(current, begin, end))
+    if phases and phases[-1].name == "between":  # no attempt followed
+        phases[-1] = replace(phases[-1], name="stopping")
     return phases
 
 

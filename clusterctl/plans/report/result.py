@@ -42,12 +42,12 @@ def render_head(run: ReportedRun, heading: str = "h1") -> Html:
 def _facts(run: ReportedRun) -> list[tuple[str, Child]]:
     """Name what distinguishes a run at a glance; what is not known is left out."""
     latest = run.latest
-    step = latest_step(run)
     attempt = latest.attempt if latest else 1
     facts: list[tuple[str, Child]] = [
         (tr("ran for"), describe_span(run)),
         (tr("attempt"), str(attempt) if attempt > 1 else ""),
-        (tr("step"), "" if step is None else str(step)),
+        (tr("epoch"), describe_epoch(run)),
+        (tr("step"), describe_step(run)),
         (tr("nodes"), describe_nodes(run)),
         (tr("by"), latest.launched_by if latest else ""),
         (tr("id"), element("code", short_id(run.run_id))),
@@ -55,15 +55,25 @@ def _facts(run: ReportedRun) -> list[tuple[str, Child]]:
     return [(name, value) for name, value in facts if value]
 
 
-def latest_step(run: ReportedRun) -> int | None:
-    """Return the last step that the numbers of a run name."""
-    steps = [
-        point.step
-        for scalars in choose_scalars(run.records)
-        for point in scalars.points[-1:]
-        if point.step is not None
-    ]
-    return max(steps, default=None)
+def describe_step(run: ReportedRun) -> str:
+    """Return the last step that a log names, of how many if it names that too; empty where none does."""
+    known = [record.progress for record in run.records.values() if record.progress]
+    furthest = max(known, key=lambda progress: progress.step or 0, default=None)
+    if furthest is not None and furthest.step is not None:
+        step, total = furthest.step, furthest.total
+        return tr("{n} of {total}", n=step, total=total) if total else str(step)
+    points = [point for scalars in choose_scalars(run.records) for point in scalars.points[-1:]]
+    return str(max((point.step for point in points if point.step is not None), default=""))
+
+
+def describe_epoch(run: ReportedRun) -> str:
+    """Return the last epoch that a log names, of how many if it names that too; empty where none does."""
+    known = [record.progress for record in run.records.values() if record.progress]
+    furthest = max(known, key=lambda progress: progress.epoch or 0.0, default=None)
+    if furthest is None or furthest.epoch is None:
+        return ""
+    epoch, total = f"{furthest.epoch:.4g}", furthest.epochs
+    return tr("{n} of {total}", n=epoch, total=total) if total else epoch
 
 
 def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:

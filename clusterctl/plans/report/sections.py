@@ -113,8 +113,7 @@ def describe_nodes(run: ReportedRun) -> str:
     """Return how many nodes a run has, and which."""
     ranks = node_ranks(run.parts)
     names = sorted(run.parts, key=lambda name: (ranks[name] is None, ranks[name] or 0))
-    count = trn("{n} node", "{n} nodes", len(names))
-    return tr("{subject}: {text}", subject=count, text=fold_names(names)) if names else ""
+    return tr("{n} ({names})", n=len(names), names=fold_names(names)) if names else ""
 
 
 def _describe_gpus(record: NodeRecord) -> str:

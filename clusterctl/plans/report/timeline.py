@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterctl.plans.report.axes import render_time, time_step
-from clusterctl.plans.report.markup import Child, Html, element, join
+from clusterctl.plans.report.markup import Child, Html, element
 from clusterctl.plans.report.plot import Scale, draw_stall
 from clusterctl.plans.report.reported_run import PHASE_TEXTS, Phase, ReportedRun, find_phases
 from clusterctl.specs.nodeset import fold_names, group_values
@@ -130,6 +130,4 @@ def _marks(scale: Scale) -> Html | None:
         )
         for mark in scale.marks
     ]
-    return join(
-        [element("p", tr("Marked on all plots:"), class_="faint"), element("ul", *rows, class_="marks")]
-    )
+    return element("ul", *rows, class_="marks", aria_label=tr("marked on all plots"))

@@ -184,3 +184,49 @@ def make_restarted(attempts: int) -> ReportedRun:
         for number, name in enumerate(("gpu01", "gpu02"))
     }
     return make_run({name: make_record(name) for name in parts}, parts=parts)
+
+
+def make_short() -> ReportedRun:
+    """Make a run of 20 s on three nodes, whose rank 1 failed; the other ranks were stopped."""
+    raw: dict[str, Any] = {
+        "run": RUN, "job": "digits", "cluster": "lab", "nnodes": 3, "submitted": BEGAN, "began": BEGAN + 6,
+        "launched_by": "ann@laptop", "launched_from": "/home/ann/digits", "world_size": 3, "since": BEGAN + 28,
+    }  # fmt: skip
+    records, parts, failures = {}, {}, []
+    for number, name in enumerate(("gpu01", "gpu02", "gpu03")):
+        code, signal = (1, None) if number == 1 else (None, 15)
+        ranks = {str(number): {"local_rank": 0, "pid": 7, "exit": code, "signal": signal}}
+        state = "FAILED" if number == 1 else "STOPPED"
+        parts[name] = parse_state(
+            Untrusted({**raw, "state": state, "node": name, "node_rank": number, "ranks": ranks})
+        )
+        failures.append(
+            Failure(name, Rank(number), code, signal, BEGAN + 26 + (number != 1), after_stop=number != 1)
+        )
+        record = make_record(name, 28, 1)
+        exited = {"event": "rank_exited", "rank": number, "exit": code, "signal": signal}
+        journal = [
+            *JOURNAL[:3],
+            {"time": BEGAN + 26, **exited} if number == 1 else {"time": BEGAN + 26.2, "event": "stopping"},
+            {"time": BEGAN + 26.2, "event": "stopping"} if number == 1 else {"time": BEGAN + 26.6, **exited},
+            {
+                "time": BEGAN + 27,
+                "event": "attempt_ended",
+                "attempt": 1,
+                "reason": f"{name}: rank 1 exited with 1",
+            },
+            {"time": BEGAN + 28 + number, "event": "ended", "state": state},
+        ]
+        lines = {
+            "stdout": tuple(f"step {step}" for step in range(40)),
+            "stderr": ("Traceback", "ValueError: bad"),
+        }
+        records[name] = replace(
+            record,
+            journal=parse_journal("\n".join(map(json.dumps, journal)).encode()),
+            output={number: lines},
+            scalars=record.scalars if number == 0 else (),
+        )
+    failures[1] = replace(failures[1], exception="ValueError: bad batch")
+    verdict = judge(RUN, parts, failures, stopped_at=BEGAN + 26.2)
+    return make_run(records, parts=parts, verdict=verdict, explanation=explain_end(verdict, "cctl"))

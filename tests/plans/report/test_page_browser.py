@@ -10,11 +10,21 @@ from typing import Any
 
 import pytest
 from browser import Browser, find_missing, start_browser
-from reported import HOSTILE, explain, make_hang, make_record, make_restarted, make_run, make_stalled
+from reported import (
+    HOSTILE,
+    explain,
+    make_hang,
+    make_record,
+    make_restarted,
+    make_run,
+    make_short,
+    make_stalled,
+)
 
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.history import Launched, Machine
+from clusterctl.translation import use_language
 
 pytestmark = [
     pytest.mark.process,
@@ -88,6 +98,40 @@ def test_everything_can_be_read(browser: Browser, tmp_path: Path, width: int, da
         write_page(tmp_path, run, make_run({"gpu01": make_record("gpu01")})),
     ):
         browser.show(page, width, dark=dark)
+        assert browser.find_broken_layout() == []
+        assert browser.find_barriers() == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_short_run_is_read_at_a_glance(browser: Browser, tmp_path: Path, width: int, language: str) -> None:
+    """Two screens when all is folded, in both languages; nothing is wider than a telephone, the timeline included."""
+    use_language(language)
+    try:
+        page = write_page(tmp_path, make_short())
+    finally:
+        use_language("en")
+    browser.show(page, width)
+    assert browser.find_broken_layout() == []
+    lanes = "[...document.querySelectorAll('.lanes svg')].map(one => one.getBoundingClientRect())"
+    assert browser.run(
+        f"return {lanes}.every(box => box.left >= 0 && box.right <= innerWidth && box.width > 200)"
+    )
+    opened = "[...document.querySelectorAll('details[open] > summary b')].map(one => one.textContent)"
+    assert browser.run(f"return {opened}") == ["gpu02", "r1"]
+    browser.run("document.querySelectorAll('details').forEach(one => { one.open = false })")
+    height = browser.run("return document.documentElement.scrollHeight")
+    assert height <= (2 * 800 if width == 1280 else 3 * 800)
+
+
+def test_two_runs_are_compared_on_any_screen(browser: Browser, tmp_path: Path) -> None:
+    """With both reports open, too, and without a barrier."""
+    for width, dark in ((1280, True), (400, False)):
+        browser.show(
+            write_page(tmp_path, make_short(), make_run({"gpu01": make_record("gpu01")})), width, dark=dark
+        )
+        assert browser.find_broken_layout() == []
+        browser.run("document.querySelectorAll('details').forEach(one => { one.open = true })")
         assert browser.find_broken_layout() == []
         assert browser.find_barriers() == []
 

@@ -33,7 +33,7 @@ def test_the_result_and_its_cause_come_first() -> None:
         "FAILED",
         "ran for 46.0 s",
         "step 49",
-        "2 nodes: gpu[01-02]",
+        "nodes 2 (gpu[01-02])",
         "by ann@laptop",
         "id 923c",
     )
