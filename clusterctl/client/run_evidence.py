@@ -20,7 +20,6 @@ from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.plans.diagnose.evidence import MAX_ENTRIES, MAX_RECENT, NodeEvidence, RankEvidence, Watcher
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
-from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
 from clusterctl.plans.facts.utilization import parse_sample
 from clusterctl.plans.runs.history import NodeRecord, RecordParser
 from clusterctl.plans.runs.state import NodeState
@@ -29,6 +28,8 @@ from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Node
 
 if TYPE_CHECKING:
+    from clusterctl.plans.diagnose.slow import Slowness
+    from clusterctl.plans.runs.speed import SpeedVerdict
     from clusterctl.protocol.messages.verbs import HistoryRequest
 
 HISTORY_LIMIT = 30.0  # seconds
@@ -52,23 +53,6 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MAX_ENTRIES) -> Answers[
     `entries` is how many collectives of each process group are read.
     """
     return run.collect(lambda c, node, python: tasks.diagnose(c, node, python, run.run_id, entries))
-
-
-def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
-    """Judge which rank was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
-    slowness = read_slowness(run, parts)
-    return slowness if slowness is not None and slowness.judgement.suspects else None
-
-
-def read_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
-    """Judge how the ranks arrived in the collectives that the nodes kept; None if they have kept none."""
-    known = {name for name, part in parts.items() if part is not None and part.sampled}
-    if not known:
-        return None
-    answers = run.on(node for node in run.nodes if node.name in known).collect(
-        lambda c, node, python: tasks.read_sample(c, node, python, run.run_id)
-    )
-    return judge_slowness(list(answers.nodes.values()))
 
 
 def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
@@ -171,6 +155,7 @@ class HistoryChoice:
     """What is wanted of a run's history: the last `since` seconds (None: all) at so many moments, and the rest.
 
     `code` is for the names and hashes of the files that were sent, which node 0 has.
+    `speed`: of the rest only what shows how fast the run is; `limit` are the seconds that a node has.
     """
 
     since: float | None
@@ -178,6 +163,8 @@ class HistoryChoice:
     details: bool = False
     lines: int = 0
     code: bool = False
+    speed: bool = False
+    limit: float = HISTORY_LIMIT
 
 
 Records = Answers[NodeRecord]
@@ -195,15 +182,16 @@ def history(
         "since": choice.since,
         "points": choice.points,
         "details": choice.details,
+        "speed": choice.speed,
         "lines": choice.lines,
         "code": choice.code,
     }
-    parser, deadline = RecordParser(node.name, choice.points), time.monotonic() + HISTORY_LIMIT
+    parser, deadline = RecordParser(node.name, choice.points), time.monotonic() + choice.limit
     asked_at = time.time()
     with Session(c, "history", request, interpreter) as session:
         while (frame := session.receive(max(0.1, deadline - time.monotonic()))) is not None:
             parser.add(*frame)
-            if parser.is_complete(details=choice.details):
+            if parser.is_complete(details=choice.details or choice.speed):
                 break
     return parser.finish((asked_at + time.time()) / 2)
 
@@ -211,3 +199,23 @@ def history(
 def fetch_records(run: RunHandle, choice: HistoryChoice) -> Records:
     """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
     return run.collect(lambda c, node, python: history(c, node, python, run.run_id, choice))
+
+
+SPEED_POINTS = 120
+SPEED_LIMIT = 5.0  # seconds: the end of a run is not shown before
+
+
+def load_speed(
+    run: RunHandle, parts: Mapping[str, NodeState | None], offsets: Mapping[str, float]
+) -> tuple[Slowness | None, SpeedVerdict | None]:
+    """Judge how fast a run is, and which rank is slow, in one round trip; of a run that was short nothing is read."""
+    from clusterctl.plans.runs.judge_speed import is_long_enough, judge_speed, judge_waiting
+
+    now = time.time()
+    if not is_long_enough(parts, offsets, now):
+        return None, None
+    known = [node for node in run.nodes if parts.get(node.name) and node.name in run.interpreters]
+    choice = HistoryChoice(None, SPEED_POINTS, speed=True, limit=SPEED_LIMIT)
+    records = fetch_records(run.on(known), choice).nodes
+    slow = judge_waiting(records)
+    return slow, judge_speed(parts, records, slow, offsets, now)

@@ -520,16 +520,6 @@ def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) 
     return parse_kept(_query_ranks(c, node, interpreter, run_id, "diagnosis").record("kept"), node.name)
 
 
-@task  # type: ignore[untyped-decorator]  # fabric ships no types
-def read_sample(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> NodeEvidence | None:
-    """Ask a node for the collectives that its agent kept while the run went on."""
-    from clusterctl.plans.diagnose.evidence import parse_evidence
-
-    answer = _query_ranks(c, node, interpreter, run_id, "collectives")
-    diagnosis = answer.record("kept").record("diagnosis")
-    return parse_evidence(diagnosis, node.name) if diagnosis else None
-
-
 def _query_ranks(
     c: Connection, node: Node, interpreter: Interpreter, run_id: str, kept: str = "", *, entries: int = 0
 ) -> Untrusted:

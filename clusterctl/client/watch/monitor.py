@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
-from clusterctl.client.run_evidence import StallNotice, load_slowness
+from clusterctl.client.run_evidence import StallNotice, load_speed
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
@@ -373,9 +373,11 @@ class RunMonitor:
         return self._conclude()
 
     def explain(self, verdict: Verdict) -> Verdict:
-        """Add to the verdict of `watch` what the nodes have kept: who made the others wait, or where the ranks were."""
+        """Add to the verdict of `watch` what the nodes have kept: how fast it was, or where the ranks were."""
         if verdict.state == SUCCEEDED:
-            return replace(verdict, slow=load_slowness(self._run, self._answered))
+            slow, speed = load_speed(self._run, self._answered, self._options.offsets)
+            is_slow = slow is not None and bool(slow.judgement.suspects)
+            return replace(verdict, slow=slow if is_slow else None, speed=speed)
         return replace(verdict, hang=self._stall.load(self._answered))
 
     def _is_over(self, now: float) -> bool:

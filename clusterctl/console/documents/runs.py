@@ -20,6 +20,7 @@ from clusterctl.plans.runs.documents import (
     HangEntry,
     LaunchPreview,
     OutsideFilesEntry,
+    SpeedEntry,
     VerdictEntry,
 )
 from clusterctl.plans.runs.state import HaltedProcess
@@ -187,6 +188,7 @@ class StatusDocument(TypedDict):
     cause: CauseEntry | None
     alone: AloneEntry | None
     hang: HangEntry | None
+    speed: SpeedEntry | None
 
 
 class StoppedNode(TypedDict):

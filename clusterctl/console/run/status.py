@@ -25,6 +25,7 @@ from clusterctl.console.terminal import make_table, stdout, uses_color
 from clusterctl.console.text import UNBROKEN, ItemsCell, WrappedCell, sanitize, wrap_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.rows import describe_node, list_node_rows
+from clusterctl.plans.runs.speed import SpeedVerdict, speed_to_json
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     NodeState,
@@ -157,6 +158,7 @@ def show_status(
     command: str = "clusterctl",
     node_names: Collection[str] = (),
     hang: KeptDiagnosis | None = None,
+    speed: SpeedVerdict | None = None,
 ) -> None:
     """Print one run: its whole state, why it failed or stalled, every node with its ranks, and their last lines.
 
@@ -172,7 +174,7 @@ def show_status(
         for line in lines:
             console.print(Text(sanitize(line)), soft_wrap=True)
 
-    head, *rest = render_status(run_id, node_states, offsets, verdict).renderables
+    head, *rest = render_status(run_id, node_states, offsets, verdict, speed).renderables
     console.print(head, soft_wrap=True)
     print_lines(_render_why(verdict, hang, run_id, command, width))
     for item in rest:
@@ -204,6 +206,7 @@ def render_status(
     node_states: Parts,
     offsets: Mapping[str, float] = NO_OFFSETS,
     verdict: Verdict | None = None,
+    speed: SpeedVerdict | None = None,
 ) -> Group:
     """Draw one run; `verdict` is what `conclude` has found, None while it lives."""
     from rich.console import Group
@@ -219,6 +222,7 @@ def render_status(
         master=sanitize(node.master) or "-",
     )
     now, console = time.time(), stdout()
+    width = console.width if console.is_terminal else UNBROKEN
     stopping = any(part.live and part.stopping for part in node_states.values() if part)
     head = Text.assemble(sanitize(run_id), "  ", (f"{state_mark(state)} {state}", state_style(state)))
     if stopping and state in LIVE:
@@ -230,9 +234,10 @@ def render_status(
     texts = filter(
         None,
         (
-            *(wrap_text(about, console.width, indent="  ") if console.is_terminal else [about]),
+            *wrap_text(about, width, indent="  "),
             render_timing(node_states, offsets, now),
             *render_attempts(attempts_of(node_states)),
+            *(wrap_remarks([sanitize(speed.sentence)], width) if speed is not None else ()),
         ),
     )
     table = _make_nodes_table(node_states, find_stalls(node_states, offsets, now), verdict)
@@ -295,6 +300,7 @@ def status_to_json(
     offsets: Mapping[str, float] = NO_OFFSETS,
     node_names: Collection[str] = (),
     hang: KeptDiagnosis | None = None,
+    speed: SpeedVerdict | None = None,
 ) -> StatusDocument:
     """Return the document of `status --json`; `node_names` are the nodes of the inventory."""
     ranks, verdict = node_ranks(node_states), conclude(run_id, node_states, node_names, offsets)
@@ -318,6 +324,7 @@ def status_to_json(
         "cause": cause,
         "alone": alone_to_json(verdict.alone) if verdict is not None and verdict.alone else None,
         "hang": None if hang is None else kept_to_json(hang),
+        "speed": None if speed is None else speed_to_json(speed),
     }
 
 

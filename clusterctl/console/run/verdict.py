@@ -125,10 +125,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
         lines += _render_hidden(hidden, command_line("logs", short_id(verdict.run_id), command=command))
     if verdict.hang is not None:
         lines += render_hang(verdict.hang, width, command)
-    if verdict.slow is not None:
-        judgement = verdict.slow.judgement
-        slow = tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)
-        lines += wrap_remarks([tr("note: {text}", text=slow)], width)
+    if verdict.speed is not None:
+        lines += wrap_remarks([verdict.speed.sentence], width)
     lines += wrap_remarks(render_remarks(verdict, command), width)
     first_line, *more_lines = map(sanitize, lines)
     shown = sanitize(start)

@@ -254,7 +254,7 @@ def _condense_entry(entry: Untrusted, now: float) -> List[Any]:
 
 
 def kept_path(rundir: str, state: State, what: str) -> str:
-    """Name the file in which the agent keeps where the ranks of an attempt were: `diagnosis`, or `collectives`."""
+    """Name the file in which the agent keeps where the ranks of an attempt were, or with `collectives` how they met."""
     return os.path.join(RunPaths(rundir).attempt(state["attempt"]), what + ".json")
 
 

@@ -31,6 +31,7 @@ SMI_INTERVAL = 15.0  # seconds between two answers of nvidia-smi, each of which 
 CLOCK_SM, TEMPERATURE_GPU = 1, 0
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
 POWER_CAP, SLOWED = 0x4, 0x8 | 0x20 | 0x40 | 0x80  # of the reasons for lower clocks: power; heat and hardware
+HEAT = 0x20 | 0x40  # of these; the hardware's own slowdown (0x8) is set with its heat (0x40) too
 MIB = 1 << 20
 
 
@@ -91,13 +92,16 @@ class Nvml:
         return events
 
     def about(self) -> List[Dict[str, object]]:
-        """Return name and memory of each GPU."""
+        """Return name and memory of each GPU, and how many PCIe lanes it can use."""
         found: List[Dict[str, object]] = []
         for device in self._devices:
             name, memory = ctypes.create_string_buffer(96), Memory()
             self._call("nvmlDeviceGetName", device, name, 96)
             self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
-            found.append({"name": name.value.decode("utf-8", "replace"), "memory": float(memory.total)})
+            lanes = ctypes.c_uint()
+            self._call("nvmlDeviceGetMaxPcieLinkWidth", device, ctypes.byref(lanes))
+            shown = name.value.decode("utf-8", "replace")
+            found.append({"name": shown, "memory": float(memory.total), "lanes": lanes.value or None})
         return found
 
     def sample(self) -> Dict[Column, float]:
@@ -127,6 +131,10 @@ class Nvml:
         reasons = ctypes.c_ulonglong()
         if self._call("nvmlDeviceGetCurrentClocksThrottleReasons", device, ctypes.byref(reasons)):
             values["throttle"] = 2 if reasons.value & SLOWED else 1 if reasons.value & POWER_CAP else 0
+            values["heat"] = bool(reasons.value & HEAT)
+            values["brake"] = not values["heat"] and bool(reasons.value & SLOWED)
+        if self._call("nvmlDeviceGetCurrPcieLinkWidth", device, ctypes.byref(number)):
+            values["lanes"] = number.value
         return values
 
     def _read_events(self) -> None:

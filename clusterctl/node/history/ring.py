@@ -199,7 +199,11 @@ def _known(about: Untrusted) -> Dict[str, object]:
         "cores": about.integer("cores", 1, 1 << 20),
         "memory": about.integer("memory", 0),
         "gpus": [
-            {"name": gpu.text("name", MAX_NAME), "memory": gpu.number("memory", 0.0)}
+            {
+                "name": gpu.text("name", MAX_NAME),
+                "memory": gpu.number("memory", 0.0),
+                "lanes": gpu.integer("lanes", 1, 64),
+            }
             for gpu in about.records("gpus", 64)
         ],
     }

@@ -4,7 +4,9 @@ request {"since": seconds or null, "points": n, "details": bool, ...}
 node    {"history": {...}} and the samples in the body, see node/history/ring.py; with `details` then
         {"journal": bytes} and the end of events.jsonl in the body,
         {"launched": {...}}, of node 0 with `code` also {"code": bytes} and the rows of the sent tree in the body,
-        {"output": {...}}, {"scalars": [...], "progress": {...} or null, "cut": bool}
+        {"collectives": bytes} and these in the body, {"output": {...}},
+        {"scalars": [...], "progress": {...} or null, "cut": bool};
+        with `speed` neither journal nor output, and scalars only of rank 0
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ MAX_POINTS = 2000
 MAX_VALUES = 240_000  # numbers in an answer: below a MiB
 MAX_JOURNAL = 256 << 10  # bytes
 MAX_CODE = 1 << 20  # bytes, packed: some ten thousand files
+MAX_COLLECTIVES, MAX_BODY = 8 << 20, 1 << 20  # bytes, and of these compressed
+SPEED_LIMIT = 1.0  # seconds for all logs: the end of a run waits for `speed`
 TAIL_BYTES, MAX_LINE = 6 << 10, 400
 MAX_RANKS = 64
 MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
@@ -99,18 +103,40 @@ def run(request: HistoryRequest, stream: Stream) -> None:
     rundir = find_run(request["workdir"], request["run"], request["node"])
     _send_samples(rundir, request, stream)
     state, spec = resolve_state(rundir), read_spec(rundir)
-    if not request["details"] or state is None or spec is None:
+    details, speed = request["details"], request["speed"]
+    if not (details or speed) or state is None or spec is None:
         return
-    journal = read_tail(RunPaths(rundir).events, MAX_JOURNAL).encode("utf-8", "replace")
-    stream.answer({"journal": len(journal)}, journal)
+    if details:
+        journal = read_tail(RunPaths(rundir).events, MAX_JOURNAL).encode("utf-8", "replace")
+        stream.answer({"journal": len(journal)}, journal)
     stream.answer({"launched": describe_launch(spec)})
     if request["code"] and spec["node_rank"] == 0:
         packed = read_bytes(RunPaths(rundir).manifest) or b""
         if len(packed) <= MAX_CODE:
             stream.answer({"code": len(packed)}, packed)
-    output = read_output(rundir, state, request["lines"])
-    stream.answer({"output": output, "replaced": find_replaced(rundir, state)})
-    stream.answer(read_all_scalars(rundir, state, spec, max(2, min(request["points"], MAX_POINTS))))
+    _send_collectives(rundir, state, stream)
+    if details:
+        output = read_output(rundir, state, request["lines"])
+        stream.answer({"output": output, "replaced": find_replaced(rundir, state)})
+    points = max(2, min(request["points"], MAX_POINTS))
+    limit = TIME_LIMIT if details else SPEED_LIMIT
+    if details or "0" in state["ranks"]:
+        stream.answer(read_all_scalars(rundir, state, spec, points, limit))
+    else:
+        stream.answer({"scalars": [], "progress": None, "cut": False})
+
+
+def _send_collectives(rundir: str, state: State, stream: Stream) -> None:
+    """Send what the agent has kept of the last attempt's collectives; nothing of what does not fit into a frame."""
+    path = os.path.join(RunPaths(rundir).attempt(state["attempt"]), "collectives.json")
+    try:
+        with open(path, "rb") as source:
+            content = source.read(MAX_COLLECTIVES + 1)
+    except OSError:
+        return
+    body = zlib.compress(content, 6)
+    if len(content) <= MAX_COLLECTIVES and len(body) <= MAX_BODY:
+        stream.answer({"collectives": len(content)}, body)
 
 
 def _send_samples(rundir: str, request: HistoryRequest, stream: Stream) -> None:
@@ -209,12 +235,14 @@ def _tail(rundir: str, file: Any, lines: int) -> List[str]:
     return [line[:MAX_LINE] for line in kept if line.strip()][-lines:]
 
 
-def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> ScalarsFrame:
+def read_all_scalars(
+    rundir: str, state: State, spec: Spec, points: int, limit: float = TIME_LIMIT
+) -> ScalarsFrame:
     """Read the numbers that ranks have printed, and those of TensorBoard; `cut` if not all could be read in time."""
     attempts: List[Mapping[str, Any]] = [attempt["ranks"] for attempt in state.get("attempts") or []]
     found, events = LogScalars(compile_patterns(spec.get("metrics") or {})), {}
     try:
-        with time_limit(TIME_LIMIT):
+        with time_limit(limit):
             events = _read_events(rundir, spec)
             for file in log_files(rundir, [*attempts, state["ranks"]]):
                 try:

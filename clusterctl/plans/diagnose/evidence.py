@@ -47,7 +47,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class Entry:
-    """A collective, or a send or receive, that a rank has entered `age` seconds ago; `done` if it is over."""
+    """A collective, or a send or receive, that a rank has entered `age` seconds ago; `done` if it is over.
+
+    `backend` is what carries it out, such as nccl or gloo.
+    """
 
     number: int
     pair: int | None
@@ -56,6 +59,7 @@ class Entry:
     types: str
     done: bool
     age: float
+    backend: str = ""
 
     @property
     def signature(self) -> tuple[str, str, str]:
@@ -125,6 +129,15 @@ class Watcher:
 
 
 @dataclass(frozen=True)
+class BusyProcess:
+    """The process that uses most processors of a node and does not belong to the run."""
+
+    name: str
+    pid: int
+    cores: float
+
+
+@dataclass(frozen=True)
 class NodeEvidence:
     """The ranks of one node, and how long they took to answer, in seconds.
 
@@ -137,6 +150,7 @@ class NodeEvidence:
     time: float = 0.0
     clocks: Mapping[str, float] = field(default_factory=dict)
     watchers: tuple[Watcher, ...] = ()
+    busiest: BusyProcess | None = None
 
 
 def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
@@ -152,7 +166,13 @@ def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
     clocks = raw.named_integers("clocks", MAX_CLOCKS, -MAX_OFFSET, MAX_OFFSET)
     seconds = {name: microseconds / 1e6 for name, microseconds in clocks.items()}
     watchers = tuple(_parse_watchers(raw, node))
-    return NodeEvidence(node, tuple(ranks.values()), took, time, seconds, watchers)
+    busiest = _parse_busiest(raw.record("busiest"))
+    return NodeEvidence(node, tuple(ranks.values()), took, time, seconds, watchers, busiest)
+
+
+def _parse_busiest(raw: Untrusted) -> BusyProcess | None:
+    pid, cores = raw.integer("pid", 1, 1 << 22), raw.number("cores", 0.0, 1e5)
+    return None if pid is None or cores is None else BusyProcess(raw.text("name", 64), pid, cores)
 
 
 def _parse_watchers(raw: Untrusted, node: str) -> Iterator[Watcher]:
@@ -202,9 +222,18 @@ def _parse_entry(row: Row) -> Entry | None:
     number, age = row.integer(0, 0), row.number(6, -MAX_AGE, MAX_AGE)
     if number is None or age is None:
         return None
-    operation = row.text(2, 80).partition(":")[2] or row.text(2, 80)
-    done = row.flag(5)
-    return Entry(number, row.integer(1, 0), operation, row.text(3, 200), row.text(4, 60), done, max(0.0, age))
+    name = row.text(2, 80)
+    backend, _, operation = name.partition(":")
+    return Entry(
+        number=number,
+        pair=row.integer(1, 0),
+        operation=operation or name,
+        sizes=row.text(3, 200),
+        types=row.text(4, 60),
+        done=row.flag(5),
+        age=max(0.0, age),
+        backend=backend if operation else "",
+    )
 
 
 def read_threads(stack: str) -> Iterator[list[Frame]]:

@@ -5,17 +5,22 @@ Measured are the times at which ranks entered their last collectives, by one clo
 The loss of a collective is the time between the median arrival and the last one. A rank is slow if it is the last in
 most collectives, and the others lose a part of their time by that. If no rank is, those of one node together may be.
 
+A rank may enter several collectives of a step without waiting for any but the last, as DistributedDataParallel does
+with its buckets: all of them have the same delay, which costs once. So of each step one collective counts. Steps are
+found by what the collectives are, which comes again, and by the pauses between them.
+
 Not seen: what a GPU takes after Python has launched its work, which is where NCCL records an entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.evidence import Entry, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, name_ranks, reduce_coalesced
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr
@@ -24,6 +29,10 @@ MIN_COLLECTIVES = 10  # collectives
 MIN_LATE_SHARE = 0.5  # of the collectives
 MIN_LOSS = 0.01  # of the time
 MIN_DELAY = 0.002  # seconds; clocks are compared no better
+MIN_WAITS, MIN_STEPS = 20, 5  # collectives and steps from which the share of waiting is known
+MIN_PERIODIC = 0.9  # of the collectives
+STEP_PAUSE = 0.5  # of the longest usual pause between two collectives
+GPU_BACKEND = "nccl"
 
 
 @dataclass(frozen=True)
@@ -39,12 +48,37 @@ class Lateness:
 
 @dataclass(frozen=True)
 class Slowness:
-    """The answer of `diagnose --slow`, and how each rank arrives, the slowest first."""
+    """The answer of `diagnose --slow`, and how each rank arrives, the slowest first.
+
+    `waits` is which share of the time each rank waited for the last one, empty if that is not known; `on_gpu` is
+    whether the collectives run on GPUs, where a rank may wait longer than these times show.
+    """
 
     judgement: Judgement
     rows: tuple[Lateness, ...]
     collectives: int
     seconds: float
+    waits: Mapping[int, float] = field(default_factory=dict)
+    on_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective: what it was, and when each rank of its group entered it."""
+
+    signature: tuple[str, str, str]
+    moments: Mapping[int, float]
+    backend: str = ""
+
+    @property
+    def last(self) -> float:
+        """Return when the last rank entered it."""
+        return max(self.moments.values())
+
+    @property
+    def last_rank(self) -> int:
+        """Return the last rank that entered it."""
+        return max(self.moments, key=lambda rank: self.moments[rank])
 
 
 def judge_slowness(nodes: Iterable[NodeEvidence]) -> Slowness:
@@ -53,13 +87,17 @@ def judge_slowness(nodes: Iterable[NodeEvidence]) -> Slowness:
     offsets = find_offsets(nodes)
     ranks = [rank for node in nodes for rank in node.ranks if node.node in offsets]
     starts = {node.node: node.time - offsets[node.node] for node in nodes if node.node in offsets}
-    entered = collect_entry_times(ranks, starts)
-    if len(entered) < MIN_COLLECTIVES:
-        return Slowness(_explain_nothing(nodes, ranks, offsets), (), len(entered), 0.0)
-    times = [moment for moments in entered for moment in moments.values()]
+    groups = list_collectives(ranks, starts)
+    count = sum(map(len, groups))
+    if count < MIN_COLLECTIVES:
+        return Slowness(_explain_nothing(nodes, ranks, offsets), (), count, 0.0)
+    times = [moment for group in groups for collective in group for moment in collective.moments.values()]
     seconds = max(max(times) - min(times), 1e-3)
-    rows = _rate(entered, {rank.rank: rank.node for rank in ranks}, seconds)
-    return Slowness(_judge_rows(rows, len(entered), len(starts)), rows, len(entered), seconds)
+    costly = [find_costly(group) for group in groups]
+    rows = _rate(groups, costly, {rank.rank: rank.node for rank in ranks}, seconds)
+    on_gpu = any(collective.backend == GPU_BACKEND for group in groups for collective in group)
+    waits = _merge_waits(measure_waits(*pair) for pair in zip(groups, costly, strict=True))
+    return Slowness(_judge_rows(rows, count, len(starts)), rows, count, seconds, waits, on_gpu)
 
 
 def find_offsets(nodes: Sequence[NodeEvidence]) -> dict[str, float]:
@@ -71,35 +109,125 @@ def find_offsets(nodes: Sequence[NodeEvidence]) -> dict[str, float]:
     return {hub.node: 0.0, **{name: offset for name, offset in hub.clocks.items() if name in names}}
 
 
-def collect_entry_times(ranks: Sequence[RankEvidence], starts: Mapping[str, float]) -> list[dict[int, float]]:
-    """Return for each collective that all ranks of its group have recorded when each of them entered it."""
-    groups: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+def list_collectives(ranks: Sequence[RankEvidence], starts: Mapping[str, float]) -> list[list[Collective]]:
+    """Return of each process group the collectives that all of its ranks have recorded, the oldest first."""
+    groups: dict[tuple[str, str], dict[int, dict[int, Entry]]] = {}
+    nodes = {rank.rank: rank.node for rank in ranks}
     for rank in ranks:
         for group in map(reduce_coalesced, rank.groups):
-            moments = {
-                entry.number: starts[rank.node] - entry.age for entry in group.entries if entry.pair is None
-            }
-            groups.setdefault((group.name, group.about), {})[rank.rank] = moments
+            entries = {entry.number: entry for entry in group.entries if entry.pair is None}
+            groups.setdefault((group.name, group.about), {})[rank.rank] = entries
     found = []
     for by_rank in groups.values():
         if len(by_rank) > 1:
-            common = set.intersection(*(set(moments) for moments in by_rank.values()))
-            found += [{rank: by_rank[rank][number] for rank in by_rank} for number in sorted(common)]
+            common = set.intersection(*(set(entries) for entries in by_rank.values()))
+            first = next(iter(by_rank.values()))
+            found.append(
+                [
+                    Collective(
+                        first[number].signature,
+                        {rank: starts[nodes[rank]] - by_rank[rank][number].age for rank in by_rank},
+                        first[number].backend,
+                    )
+                    for number in sorted(common)
+                ]
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Which collectives of a group count, by their indices, and in how many steps they are."""
+
+    indices: tuple[int, ...]
+    steps: int
+
+
+def find_costly(group: Sequence[Collective]) -> Costs:
+    """Choose of each step the collective whose last rank came latest, unless most ranks went on without it."""
+    from statistics import median  # noqa: PLC0415 - 9 ms, which most verbs need not wait for
+
+    starts = find_steps(group)
+    chosen = []
+    for begin, end in pairwise([*starts, len(group)]):
+        lost = {
+            index: group[index].last - median(group[index].moments.values())
+            for index in range(begin, min(end, len(group) - 1))
+            if median(_others(group[index + 1], group[index].last_rank)) >= group[index].last
+        }
+        if lost and max(lost.values()) >= MIN_DELAY:
+            chosen.append(max(lost, key=lambda index: lost[index]))
+    return Costs(tuple(chosen), len(starts))
+
+
+def _others(collective: Collective, rank: int) -> list[float]:
+    return [moment for other, moment in collective.moments.items() if other != rank]
+
+
+def find_steps(group: Sequence[Collective]) -> list[int]:
+    """Return the indices at which a step begins: after a long pause, of what comes again after one as it usually is."""
+    from statistics import median  # noqa: PLC0415 - see above
+
+    if len(group) < 2:
+        return list(range(len(group)))
+    period = find_period([collective.signature for collective in group])
+    pauses = [
+        median(after.moments[rank] - before.moments[rank] for rank in after.moments)
+        for before, after in pairwise(group)
+    ]
+    if period > 1:
+        usual = [median(pauses[index::period]) for index in range(min(period, len(pauses)))]
+        pauses = [usual[index % period] for index in range(len(pauses))]
+    longest = max(pauses) if period > 1 else sorted(pauses)[-min(MIN_STEPS, len(pauses))]
+    return [0, *(index + 1 for index, pause in enumerate(pauses) if pause >= STEP_PAUSE * longest)]
+
+
+def find_period(signatures: Sequence[tuple[str, str, str]]) -> int:
+    """Return after how many collectives the same ones come again; all of them if they do not."""
+    count = len(signatures)
+    for period in range(1, count // 2 + 1):
+        same = sum(signatures[index] == signatures[index + period] for index in range(count - period))
+        if same >= MIN_PERIODIC * (count - period):
+            return period
+    return count
+
+
+def measure_waits(group: Sequence[Collective], costs: Costs) -> dict[int, float]:
+    """Return which share of the time each rank of a group waited for the last one; empty if that is not known."""
+    if len(group) < MIN_WAITS or costs.steps < MIN_STEPS:
+        return {}
+    waits = {}
+    for rank, begin in group[0].moments.items():
+        waited = sum(group[index].last - group[index].moments[rank] for index in costs.indices)
+        waits[rank] = min(1.0, waited / max(1e-3, group[-1].moments[rank] - begin))
+    return waits
+
+
+def _merge_waits(groups: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """Take of each rank the process group in which it waited most: the same delay shows in several."""
+    found: dict[int, float] = {}
+    for waits in groups:
+        for rank, share in waits.items():
+            found[rank] = max(share, found.get(rank, 0.0))
     return found
 
 
 def _rate(
-    entered: Sequence[Mapping[int, float]], nodes: Mapping[int, str], seconds: float
+    groups: Sequence[Sequence[Collective]], costly: Sequence[Costs], nodes: Mapping[int, str], seconds: float
 ) -> tuple[Lateness, ...]:
     """Count how often each rank was last, and by how much."""
-    from statistics import median  # noqa: PLC0415 - 9 ms, which most verbs need not wait for
+    from statistics import median  # noqa: PLC0415 - see above
 
     delays: dict[int, list[float]] = {}
-    for moments in entered:
-        last = max(moments, key=lambda rank: moments[rank])
-        delays.setdefault(last, []).append(moments[last] - median(moments.values()))
+    lost: dict[int, float] = {}
+    for group, costs in zip(groups, costly, strict=True):
+        for index, collective in enumerate(group):
+            last, delay = collective.last_rank, collective.last - median(collective.moments.values())
+            delays.setdefault(last, []).append(delay)
+            lost[last] = lost.get(last, 0.0) + (delay if index in costs.indices else 0.0)
+    count = sum(map(len, groups))
     rows = [
-        Lateness(rank, nodes[rank], len(late) / len(entered), median(late), min(1.0, sum(late) / seconds))
+        Lateness(rank, nodes[rank], len(late) / count, median(late), min(1.0, lost[rank] / seconds))
         for rank, late in delays.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.loss))

@@ -63,7 +63,9 @@ def render_run(run: ReportedRun, command: str) -> list[Child]:
         _section(tr("Numbers of the run"), *render_scalars(run.records, scale)),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _section(tr("Machines"), *render_machines(run, scale)),
-        _section(tr("Slow ranks"), *render_slowness(run.slow)) if run.slow else None,
+        _section(tr("Slow ranks"), *render_slowness(run.slow, has_sentence=run.speed is None))
+        if run.slow
+        else None,
         _section(tr("Ranks"), _ranks(run)),
         _section(tr("Findings"), *_list_remarks(run.remarks)),
         _section(tr("About the run"), *_about(run, command)),

@@ -11,6 +11,7 @@ from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.cause import Explanation
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
+from clusterctl.plans.runs.speed import SpeedVerdict
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of, run_seconds
 from clusterctl.plans.runs.verdict import Verdict, judged_state
 from clusterctl.protocol.exit_status import signal_name
@@ -37,7 +38,8 @@ class ReportedRun:
     """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` is why nodes have no record.
 
     `explanation` is why it ended; `remarks` are what else a terminal shows of that.
-    `hang` is where the ranks were when it stalled or was ended, `slow` how they arrived in their collectives.
+    `hang` is where the ranks were when it stalled or was ended, `slow` how they arrived in their collectives,
+    `speed` how fast it is by all that is known.
     """
 
     run_id: RunId
@@ -52,6 +54,7 @@ class ReportedRun:
     remarks: tuple[str, ...] = ()
     hang: KeptDiagnosis | None = None
     slow: Slowness | None = None
+    speed: SpeedVerdict | None = None
 
     @property
     def known(self) -> list[NodeState]:

@@ -77,7 +77,7 @@ def describe_epoch(run: ReportedRun) -> str:
 
 
 def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
-    """Return why a run ended, or makes no progress; None where the state is all there is.
+    """Return why a run ended, or makes no progress, and how fast it is; None where the state is all there is.
 
     With `copies` each command has a button that copies it, for a page with a script.
     """
@@ -92,6 +92,7 @@ def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
         content += [element("p", *mark_commands(line, copies=copies)) for line in kept]
     ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
     content += ended[-MAX_ATTEMPTS:]
+    content += [element("p", run.speed.sentence, class_="speed")] if run.speed else []
     if not content:
         return None
     return element("section", *content, class_=f"result {_result_kind(run, hangs=hangs)}".strip())

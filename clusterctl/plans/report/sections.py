@@ -196,8 +196,8 @@ def _stack(stack: str, ranks: list[int], *, is_open: bool) -> Html:
     return element("details", element("summary", title), content, open="" if is_open else None)
 
 
-def render_slowness(slowness: Slowness) -> list[Child]:
-    """Return the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
+def render_slowness(slowness: Slowness, *, has_sentence: bool) -> list[Child]:
+    """Return how each rank arrives that was ever last, if wanted after the sentence of `diagnose --slow`."""
     judgement = slowness.judgement
     headings = (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"))
     note = tr(
@@ -208,9 +208,9 @@ def render_slowness(slowness: Slowness) -> list[Child]:
     rows = [_late_row(late, is_suspect=late.rank in judgement.suspects) for late in slowness.rows[:MAX_ROWS]]
     kind = "bad" if judgement.suspects else None
     return [
-        element(
-            "p", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), class_=kind
-        ),
+        element("p", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), class_=kind)
+        if has_sentence
+        else None,
         table(headings, rows) if rows else None,
         element("p", note, class_="faint") if rows else None,
     ]

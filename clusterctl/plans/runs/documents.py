@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict
 
@@ -112,6 +112,21 @@ class CauseEntry(FailureEntry):
     consequences: list[FailureEntry]
 
 
+class SpeedEntry(TypedDict):
+    """How fast a run is: rates by unit, shares from 0 to 1, and for which ranks the others waited, and why."""
+
+    sentence: str
+    rates: dict[str, float]
+    gpu_busy: float | None
+    gpu_watts: float | None
+    waited: float | None
+    waited_most: float | None
+    waited_for: list[int]
+    waited_nodes: list[str]
+    reason: Literal["heat", "hardware", "pcie", "loader", "process", "cpu"] | None
+    reason_node: str | None
+
+
 class VerdictEntry(TypedDict):
     """How a run ended, by node where that differs; `recorded`: its nodes have the complete record of the end."""
 
@@ -134,6 +149,7 @@ class VerdictEntry(TypedDict):
     hang: HangEntry | None
     recorded: bool
     slow: str | None
+    speed: SpeedEntry | None
 
 
 class PlannedNode(TypedDict):

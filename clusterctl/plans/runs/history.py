@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.errors import NodeError
+from clusterctl.plans.diagnose.evidence import NodeEvidence, parse_evidence
 from clusterctl.protocol.end_record import MAX_RANK
 from clusterctl.protocol.untrusted import MAX_TIME, MalformedError, Untrusted, parse_object, parse_rows
 from clusterctl.translation import to_translate, tr
@@ -26,8 +27,9 @@ KINDS: Mapping[str, str] = {
 }
 MAX_COLUMNS, MAX_ROWS, MAX_NAME = 600, 2000, 64
 MAX_BODY = 4 << 20  # bytes, unpacked
+MAX_COLLECTIVES, MAX_COLLECTIVE_VALUES = 8 << 20, 300_000  # bytes, unpacked; values
 MAX_VALUE = 1e30
-MAX_GPUS = 64
+MAX_GPUS, MAX_LANES = 64, 64
 MAX_FILES = 20_000  # of the code
 MAX_EVENTS, MAX_EVENT = 2000, 4096
 MAX_WORDS, MAX_WORD, MAX_VARIABLES = 400, 2000, 200
@@ -41,11 +43,12 @@ Values = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Machine:
-    """What does not change of a node; memory in bytes, also of its GPUs."""
+    """What does not change of a node; memory in bytes, also of its GPUs; the most PCIe lanes that each GPU can use."""
 
     cores: int | None = None
     memory: int | None = None
     gpus: tuple[tuple[str, float | None], ...] = ()
+    lanes: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,10 @@ def parse_replaced(node: str, raw: Untrusted) -> ReplacedLog | None:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """All that a node has answered; `code` has the hash of each file that it was sent, None if that is not known."""
+    """All that a node has answered; `code` has the hash of each file that it was sent, None if that is not known.
+
+    `collectives` are those that its ranks had entered last when that was kept.
+    """
 
     node: str
     history: History = History()
@@ -167,6 +173,7 @@ class NodeRecord:
     progress: Progress | None = None
     replaced_logs: tuple[ReplacedLog, ...] = ()
     code: Mapping[str, str] | None = None
+    collectives: NodeEvidence | None = None
 
 
 class RecordParser:
@@ -189,6 +196,8 @@ class RecordParser:
             self._record = replace(record, launched=_parse_launched(header.record("launched")))
         elif "code" in header:
             self._record = replace(record, code=parse_code(body))
+        elif "collectives" in header:
+            self._record = replace(record, collectives=parse_collectives(record.node, header, body))
         elif header.has_record("output"):
             self._record = replace(
                 record, output=_parse_output(header), replaced_logs=_parse_replaced(record.node, header)
@@ -242,13 +251,13 @@ def parse_history(raw: Untrusted, body: bytes) -> History:
     ]
     rows = raw.count("rows", MAX_ROWS)
     about = raw.record("about")
+    gpus = about.records("gpus", MAX_GPUS)
+    lanes = {number: most for number, gpu in enumerate(gpus) if (most := gpu.integer("lanes", 1, MAX_LANES))}
     machine = Machine(
         about.integer("cores", 1, 1 << 20),
         about.integer("memory", 1),
-        tuple(
-            (gpu.text("name", MAX_NAME), gpu.number("memory", 1.0, MAX_VALUE))
-            for gpu in about.records("gpus", MAX_GPUS)
-        ),
+        tuple((gpu.text("name", MAX_NAME), gpu.number("memory", 1.0, MAX_VALUE)) for gpu in gpus),
+        lanes,
     )
     width = raw.number("width", 0.1, 1e9) or 2.0
     content = _unpack(body, rows * (8 + 4 * len(columns)))
@@ -266,8 +275,8 @@ def parse_history(raw: Untrusted, body: bytes) -> History:
     return History(times, values, width, machine)
 
 
-def _unpack(body: bytes, size: int) -> bytes | None:
-    if size > MAX_BODY:
+def _unpack(body: bytes, size: int, most: int = MAX_BODY) -> bytes | None:
+    if size > most:
         return None
     decoder = zlib.decompressobj()
     try:
@@ -319,6 +328,17 @@ def _parse_launched(raw: Untrusted) -> Launched:
         about=_texts(raw.names("about", 40), raw.record("about")),
         job=_texts(raw.names("job", 40), raw.record("job")),
     )
+
+
+def parse_collectives(node: str, header: Untrusted, body: bytes) -> NodeEvidence | None:
+    """Read what a node's agent has kept of the collectives; None where the body is not what its header describes."""
+    size = header.count("collectives", MAX_COLLECTIVES)
+    content = _unpack(body, size, MAX_COLLECTIVES)
+    try:
+        kept = parse_object(content or b"", MAX_COLLECTIVES, MAX_COLLECTIVE_VALUES)
+    except MalformedError:
+        return None
+    return parse_evidence(kept.record("diagnosis"), node) if kept.has_record("diagnosis") else None
 
 
 def _texts(names: Sequence[str], values: Untrusted) -> dict[str, str]:

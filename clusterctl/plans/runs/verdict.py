@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from clusterctl.codes.lookup import find_entry, word
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
+from clusterctl.plans.runs.speed import SpeedVerdict, speed_to_json
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     Attempt,
@@ -207,6 +208,7 @@ class Verdict:
     away: tuple[str, ...] = ()  # nodes that are lost and do not answer either
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
+    speed: SpeedVerdict | None = None  # of one that ran long enough
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
     alone: AloneRecord | None = None  # of a run whose ranks all ended with 0: why it is FAILED, or a warning
     seconds: float | None = None  # how long its workers ran; None if they never started
@@ -411,6 +413,7 @@ def verdict_to_json(verdict: Verdict) -> VerdictEntry:
         "hang": kept_to_json(verdict.hang) if verdict.hang else None,
         "recorded": not verdict.is_assembled,
         "slow": english_of(verdict.slow.judgement.sentence) if verdict.slow else None,
+        "speed": speed_to_json(verdict.speed) if verdict.speed else None,
     }
 
 

@@ -53,11 +53,19 @@ class WatcherEvidence(HaltedProcess):
     halted: bool
 
 
+class BusyProcess(TypedDict):
+    """The process that used most processors for a moment, and is none of the run; `cores` is how many."""
+
+    pid: int
+    name: str
+    cores: float
+
+
 class Diagnosis(TypedDict, total=False):
     """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
 
     Nothing of it is there where nothing of the run was ever started; ages count until `time`, by the node's clock.
-    `clocks` are the hub's: the other nodes' clocks minus its own, in microseconds.
+    `clocks` are the hub's: the other nodes' clocks minus its own, in microseconds. `busiest` is kept with collectives.
     """
 
     ranks: list[RankEvidence]
@@ -67,6 +75,13 @@ class Diagnosis(TypedDict, total=False):
     took: float
     time: float
     clocks: dict[str, int]
+    busiest: BusyProcess | None
+
+
+class KeptCollectives(TypedDict):
+    """What the agent has kept while the run went on: the last collectives of the ranks."""
+
+    diagnosis: Diagnosis
 
 
 class KeptEvidence(KeptDiagnosis):
@@ -76,10 +91,11 @@ class KeptEvidence(KeptDiagnosis):
 
 
 class GpuAbout(TypedDict):
-    """A GPU; memory in bytes."""
+    """A GPU; memory in bytes, and how many PCIe lanes it can use."""
 
     name: str
     memory: float | None
+    lanes: int | None
 
 
 class MachineAbout(TypedDict):

@@ -519,7 +519,7 @@ class PsAnswer(TypedDict):
 class DiagnoseRequest(OfRun):
     """The verb `diagnose`: where these ranks are, null is all; or what the agent has kept of that.
 
-    `kept` is empty, `diagnosis` (before the end, or of a stall) or `collectives` (of a run that went on).
+    `kept` is empty, or `diagnosis` (before the end, or of a stall).
     `entries` is how many collectives of each process group are sent.
     """
 
@@ -529,11 +529,15 @@ class DiagnoseRequest(OfRun):
 
 
 class HistoryRequest(OfRun):
-    """The verb `history`: samples of the last so many seconds (null: all) at so many moments; `details`: all else."""
+    """The verb `history`: samples of the last so many seconds (null: all) at so many moments; `details`: all else.
+
+    `speed`: of that only what shows how fast the run is.
+    """
 
     since: float | None
     points: int
     details: bool
+    speed: bool
     lines: int  # of each rank's output
     code: bool  # with details: whether node 0 names the files that it was sent
 
@@ -737,6 +741,7 @@ class PlainNodeFrame(TypedDict, total=False):
     journal: int  # the end of events.jsonl, in the body: so many bytes
     launched: LaunchedWith
     code: int  # the manifest of the code, in the body: so many bytes
+    collectives: int  # those that the agent has kept, in the body: zlib of KeptCollectives, of so many bytes
     # the verb `clean`
     found: Cleanable | None  # null if there is no work directory
     removed: CleanReport

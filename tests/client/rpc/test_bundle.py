@@ -112,7 +112,7 @@ MAX_BYTES = {
     "exec": 9_000,
     "files": 45_300,
     "follow": 34_800,
-    "history": 41_000,
+    "history": 41_600,
     "idle": 3_800,
     "orphans": 27_000,
     "probe": 52_400,

@@ -31,6 +31,8 @@ int nvmlDeviceGetPowerUsage(dev d, u *v) { *v = 455500; return *d ? 3 : 0; }
 int nvmlDeviceGetTemperature(dev d, int kind, u *v) { *v = kind ? 1 : 61; return 0; }
 int nvmlDeviceGetClockInfo(dev d, int kind, u *v) { *v = kind == 1 ? 1980 : 1; return 0; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(dev d, ull *v) { *v = *d ? 0x44 : 0x4; return 0; }
+int nvmlDeviceGetMaxPcieLinkWidth(dev d, u *v) { *v = 16; return 0; }
+int nvmlDeviceGetCurrPcieLinkWidth(dev d, u *v) { *v = *d ? 8 : 16; return 0; }
 int nvmlEventSetCreate(void **s) { *s = &told; return 0; }
 int nvmlDeviceRegisterEvents(dev d, ull kinds, void *s) { return kinds == 8 ? 0 : 2; }
 int nvmlEventSetWait_v2(void *s, struct { dev d; ull kind, data; u a, b; } *e, u ms) {
@@ -84,7 +86,7 @@ def wait_until(condition: Callable[[], object]) -> bool:
 def test_gpus_by_the_library(library: str) -> None:
     """Per cent, bytes, watts, degrees, MHz; 1 is a power limit, 2 heat or hardware; an Xid stays."""
     gpus = Nvml(library)
-    assert gpus.about() == [{"name": "H100", "memory": 100.0}] * 2
+    assert gpus.about() == [{"name": "H100", "memory": 100.0, "lanes": 16}] * 2
     values = gpus.sample()
     first = {quantity: values["gpu", "0", quantity] for _, name, quantity in values if name == "0"}
     assert first == {
@@ -94,9 +96,13 @@ def test_gpus_by_the_library(library: str) -> None:
         "temperature": 61,
         "clock": 1980,
         "throttle": 1,
+        "heat": 0,
+        "brake": 0,
+        "lanes": 16,
         "xid": 79,
     }
     assert ("gpu", "1", "power") not in values and values["gpu", "1", "throttle"] == 2
+    assert (values["gpu", "1", "heat"], values["gpu", "1", "lanes"]) == (1, 8)
     assert gpus.sample()["gpu", "0", "xid"] == 79 and values["gpu", "1", "xid"] == 0
 
 
@@ -108,7 +114,7 @@ def test_the_library_runs_in_a_child(library: str) -> None:
     assert wait_until(gpus.source.sample)
     assert (
         gpus.source.sample()["gpu", "0", "xid"] == 79
-        and gpus.source.about() == [{"name": "H100", "memory": 100.0}] * 2
+        and gpus.source.about() == [{"name": "H100", "memory": 100.0, "lanes": 16}] * 2
     )
     (pid,) = spared
     os.kill(pid, signal.SIGSTOP)

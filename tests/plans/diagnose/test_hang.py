@@ -311,7 +311,9 @@ def test_an_answer_is_read_with_distrust() -> None:
     assert [one.rank for one in node.ranks] == [0, 1]
     assert str(node.ranks[0].where) == "train.py:3 in f()"
     assert node.ranks[0].groups[0].members == (0, 1)
-    assert node.ranks[0].groups[0].entries == (Entry(3, None, "all_reduce", "[[1]]", "Float", False, 2.5),)
+    assert node.ranks[0].groups[0].entries == (
+        Entry(3, None, "all_reduce", "[[1]]", "Float", False, 2.5, "gloo"),
+    )
     assert node.ranks[1].stack == "" and node.ranks[1].ended
     assert parse_evidence(Untrusted({}), "gpu01").ranks == ()
 

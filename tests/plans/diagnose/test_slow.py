@@ -55,6 +55,48 @@ def test_a_slow_node_is_named_if_none_of_its_ranks_is() -> None:
     assert "ranks 3-5 (gpu02)" in found.judgement.sentence
 
 
+def in_steps(late: float, pauses: Sequence[float], sizes: Sequence[str], steps: int = 24) -> Slowness:
+    """Judge two ranks, of which the second is late in all collectives of each step, which come after these pauses."""
+    ranks = []
+    for rank, delay in ((0, 0.0), (1, late)):
+        moment, entries = 100.0, []
+        for number in range(steps * len(pauses)):
+            moment += pauses[number % len(pauses)]
+            size = sizes[number % len(sizes)]
+            age = NOW - moment - delay
+            entries.append(Entry(number, None, "all_reduce", size, "Float", True, age, "gloo"))
+        ranks.append(
+            RankEvidence(rank, "gpu01", groups=(GroupRecord("0", "default_pg", (), tuple(entries)),))
+        )
+    return judge_slowness([NodeEvidence("gpu01", tuple(ranks), 0.1, NOW)])
+
+
+@pytest.mark.parametrize(
+    ("pauses", "sizes", "steps_in_period"),
+    [
+        ((0.2,), "a", 1),  # one collective in a step
+        ((0.12, 0.02, 0.02, 0.02, 0.02), "abcde", 1),  # the buckets of a backward pass
+        ((0.12, 0.02, 0.02, 0.02, 0.02), "a", 1),  # all of the same size
+        ((0.22, 0.07, 0.07), "a", 1),  # and further apart than the delay
+        ((0.2, 0.2, 0.2, 0.001), "aaab", 3),  # a sum for the log in every third step
+    ],
+)
+def test_a_delay_counts_once_in_a_step(pauses: Sequence[float], sizes: str, steps_in_period: int) -> None:
+    """However many collectives of it have the same delay, those that wait lose it once."""
+    found = in_steps(0.03, pauses, sizes)
+    expected = 0.03 * steps_in_period / sum(pauses)
+    assert found.waits[0] == pytest.approx(expected, rel=0.35) and found.waits[1] == 0.0
+    assert not found.on_gpu
+
+
+def test_waiting_is_unknown_where_collectives_are_few() -> None:
+    """Fewer than twenty, fewer than five steps, or clocks that cannot be compared."""
+    assert in_steps(0.03, (0.2,), "a", steps=19).waits == {}
+    assert in_steps(0.03, (0.2, 0.001, 0.001, 0.001, 0.001, 0.001), "abcdef", steps=4).waits == {}
+    nodes = [replace(answer("gpu01", [0], [0.0]), clocks={}), answer("gpu02", [1], [0.0])]
+    assert judge_slowness(nodes).waits == {}
+
+
 @pytest.mark.parametrize("late", [(0.0, 0.0, 0.0), (0.0005, 0.0, 0.001)])
 def test_noise_is_no_slow_rank(late: tuple[float, ...]) -> None:
     """Some rank is always the last one."""

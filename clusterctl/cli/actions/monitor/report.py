@@ -18,7 +18,7 @@ from clusterctl.cli.actions.find_runs import (
 from clusterctl.cli.context.nodes import PARTLY, open_cluster, reading_exit_code, report_failures
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang, read_slowness
+from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_remarks
@@ -26,6 +26,7 @@ from clusterctl.console.terminal import print_line
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.cause import Explanation, explain_end
+from clusterctl.plans.runs.judge_speed import judge_speed, judge_waiting
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.runs.state import Parts, find_stalls
 from clusterctl.plans.runs.verdict import Verdict, conclude
@@ -92,7 +93,7 @@ def _read(
     report_failures(records.errors.values())
     report_failures(log.error for record in records.nodes.values() for log in record.replaced_logs)
     run = report_run(run_id, parts, verdict, found.offsets, records, command)
-    return replace(run, hang=load_hang(handle, parts), slow=read_slowness(handle, parts))
+    return replace(run, hang=load_hang(handle, parts))
 
 
 def report_run(
@@ -105,13 +106,14 @@ def report_run(
 ) -> ReportedRun:
     """Put together what is known of a run; `command` is how commands in its texts begin."""
     silent = {name: tr("no answer") for name, part in parts.items() if part is None}
+    slow, now = judge_waiting(records.nodes), time.time()
     return ReportedRun(
         run_id=run_id,
         parts=parts,
         verdict=verdict,
         explanation=Explanation() if verdict is None else explain_end(verdict, command),
         records=records.nodes,
-        now=time.time(),
+        now=now,
         date=render_date,
         offsets=offsets,
         remarks=_remarks(run_id, parts, verdict, offsets, command),
@@ -119,6 +121,8 @@ def report_run(
             **silent,
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
         },
+        slow=slow,
+        speed=judge_speed(parts, records.nodes, slow, offsets, now),
     )
 
 

@@ -17,6 +17,7 @@ from clusterctl.client.run_evidence import (
     count_entries,
     diagnose_ranks,
     load_hang,
+    load_speed,
     ranks_of,
     read_gpus,
     save_diagnosis,
@@ -29,11 +30,14 @@ from clusterctl.console.text import json_text, sanitize
 from clusterctl.plans.diagnose.evidence import NodeEvidence
 from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
 from clusterctl.plans.diagnose.slow import judge_slowness
+from clusterctl.plans.runs.state import Parts
+from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import RUNNING, STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
-    pass
+    from clusterctl.plans.runs.speed import SpeedVerdict
 
 
 def show_run(settings: Settings, run: str | None, *, watch: bool, as_json: bool) -> int:
@@ -49,13 +53,22 @@ def show_run(settings: Settings, run: str | None, *, watch: bool, as_json: bool)
             return watch_status(cluster, found, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found, run_id, named=run is not None)
         nodes = found.nodes_of(run_id)
-        hang = load_hang(RunHandle(cluster, run_id, nodes, found.pythons), parts)
+        handle = RunHandle(cluster, run_id, nodes, found.pythons)
+        hang, speed = load_hang(handle, parts), _load_speed(handle, found, parts)
     names = {node.name for node in (*inventory.nodes, *nodes)}
     if as_json:
-        write_document(status_to_json(run_id, parts, found.offsets, names, hang))
+        write_document(status_to_json(run_id, parts, found.offsets, names, hang, speed))
     else:
-        show_status(run_id, parts, found.offsets, settings.command, names, hang)
+        show_status(run_id, parts, found.offsets, settings.command, names, hang, speed)
     return reading_exit_code(found.answered, found.asked)
+
+
+def _load_speed(handle: RunHandle, found: FoundRuns, parts: Parts) -> SpeedVerdict | None:
+    """Read how fast a run is, unless it failed or stalls: there the cause is what counts."""
+    has_failed = name_state(RunId(handle.run_id), parts) not in (RUNNING, SUCCEEDED, STOPPED)
+    held = {node.name for node in found.holders(RunId(handle.run_id))}
+    nodes = [node for node in handle.nodes if node.name in held]
+    return None if has_failed else load_speed(handle.on(nodes), parts, found.offsets)[1]
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from typing import (
 )
 
 from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
+from ...diagnose.busiest import ProcessorUse
 from ...diagnose.query import (
     ENTRIES,
     LIMIT,
@@ -74,7 +75,7 @@ MIN_PAUSE, MAX_PAUSE = 0.25, 30.0  # seconds between two looks
 LOOKS, ASKS = 8, 4  # within the limit
 ASKED_AFTER = 0.5  # of the limit
 KEEP_LIMIT = LIMIT + 4.0  # seconds for all answers, and to write them
-SAMPLE_AFTER, SAMPLE_EVERY = 120.0, 1800.0  # seconds
+SAMPLE_AFTER, SAMPLE_EVERY = 25.0, 1800.0  # seconds until the first sample, and at most between two
 MAX_ENTRIES = 256  # collectives of a process group in a sample
 KEPT_BEFORE = 3.0  # seconds before the time limit
 END_AFTER = 2.0  # seconds after a stall is found: by then every node has kept where its ranks are
@@ -161,6 +162,7 @@ class StallWatch:
         self._excluded: Callable[[], Iterable[int]] = tuple
         self._pids: Dict[int, List[int]] = {}  # of each worker and below it; of daemons, by our own pid
         self._began = self._asked = self._answered = 0.0
+        self._sample_pause = SAMPLE_AFTER
         self._keeping = self._found = self._requested = False
         self._is_stopped = False  # by a person: that the ranks end then is no progress
         self._since: Optional[float] = None  # of the stall that was found
@@ -185,6 +187,7 @@ class StallWatch:
             lead = min(KEPT_BEFORE, time_left / 4)
             self._loop.after(time_left - lead, "before the limit", lambda: self.keep("time_limit"))
         if self._spec.get("stall"):
+            self._sample_pause = SAMPLE_AFTER
             self._loop.after(SAMPLE_AFTER, "sample", self._sample)
         if self._limit > 0:
             self._began = self._asked = self._answered = time.monotonic()
@@ -291,8 +294,12 @@ class StallWatch:
     # what is kept
 
     def _sample(self) -> None:
-        """Keep the last collectives of the ranks: at the end of the run it is too late to find who was slow."""
-        self._loop.after(SAMPLE_EVERY, "sample", self._sample)
+        """Keep the last collectives of the ranks: at the end of the run it is too late to find who was slow.
+
+        Pauses double, so that the newest sample is of the second half of a run of less than two hours.
+        """
+        self._loop.after(self._sample_pause, "sample", self._sample)
+        self._sample_pause = min(SAMPLE_EVERY, 2 * self._sample_pause)
         state: Any = dict(self._record.state)
         rundir = self._record.rundir
 
@@ -344,7 +351,9 @@ def write_diagnosis(rundir: str, state: State, about: KeptDiagnosis) -> bool:
 
 def write_collectives(rundir: str, state: State) -> bool:
     """Ask the ranks for their last collectives, and write them down with how far the nodes' clocks are apart."""
+    load = ProcessorUse(state["run"])
     diagnosis = {**diagnose(rundir, state, None, MAX_ENTRIES), "clocks": state.get("clocks", {})}
+    diagnosis["busiest"] = load.find_busiest()
     return _write(kept_path(rundir, state, "collectives"), {"diagnosis": diagnosis})
 
 

@@ -34,6 +34,7 @@ from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
+from clusterctl.plans.runs.speed import SpeedVerdict
 from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
 from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId
@@ -165,6 +166,7 @@ class RunFollower:
         self._ended_parts: Parts | None = None
         self._stall: object = None  # which nodes have kept where their ranks are, and since when
         self._hang: KeptDiagnosis | None = None
+        self._speed: SpeedVerdict | None = None  # by the samples that were read last
         self._judgement: Judgement | None = None  # the newest, by which ranks are marked
         self._judged_at = 0.0
         self._notices: deque[str] = deque(maxlen=MAX_NOTICES)
@@ -255,7 +257,8 @@ class RunFollower:
 
     def _publish_state(self) -> None:
         with self._lock:
-            run = replace(self._report(self._parts(), Records({}, {})), hang=self._hang)
+            run = self._report(self._parts(), Records({}, {}))
+            run = replace(run, hang=self._hang, speed=self._speed)
             timing = render_timing(run.parts, run.offsets, run.now)
             question = describe_run(self._run_id, run.parts, self._source.label)
             self.view.publish("summary", fragments.render_summary(run, timing, question))
@@ -323,7 +326,10 @@ class RunFollower:
             run = self._handle(with_silent=False)
             points = POINTS if len(run.nodes) <= MANY_NODES else FEWER_POINTS
             records = fetch_records(run, HistoryChoice(None, points, details=True))
-            self.view.publish("plots", fragments.render_plots(self._report(self._parts(), records)))
+            report = self._report(self._parts(), records)
+            self._speed = report.speed
+            self.view.publish("plots", fragments.render_plots(report))
+            self._publish_state()
             took = time.monotonic() - began
             if not was_live and not records.errors:
                 return
