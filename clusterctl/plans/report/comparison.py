@@ -136,10 +136,10 @@ def _list_keys(launched: Launched) -> dict[str, str]:
             inner = parse_object(text.encode("utf-8")) if text.startswith("{") else None
         except MalformedError:
             inner = None
-        if inner is None:
-            found[name] = text
-        else:
-            found.update({f"{name}.{key}": json.dumps(value) for key, value in inner.as_object().items()})
+        values = {name: text} if inner is None else inner.as_object()
+        for key, value in values.items():
+            shown = value if isinstance(value, str) else json.dumps(value)
+            found[name if inner is None else f"{name}.{key}"] = shown.removesuffix(".0")
     return found
 
 

@@ -277,7 +277,9 @@ color:var(--fg)}.compared th.group{padding-top:.9rem;border-bottom:2px solid var
 .lane-name{font-size:13px;line-height:20px}.lane{overflow:visible}
 @media(max-width:600px){.lanes{display:block}.lane-name{display:block;margin-top:.3rem}}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
-@media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}
+@media print{body{max-width:none;font-size:11px;padding:0}:is(code,pre,.mono,table,dl.facts){font-size:10.5px}
+.chip{font-size:10px}.on-paper::details-content{content-visibility:visible;display:block}
+pre,.plot,tr{break-inside:avoid}
 h2,h3,summary{break-after:avoid}.scroll table{overflow-wrap:anywhere}}
 @media(max-width:700px){.extra{display:none}}
 @media(max-width:600px){body{padding:.6rem .7rem 3rem}.facts dt{flex-basis:6.5rem}pre{padding:.5rem}}

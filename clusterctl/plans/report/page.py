@@ -123,7 +123,7 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
     if more <= 0:
         return table(headings, rows)
     summary = element("summary", trn("{n} more moment", "{n} more moments", more))
-    rest = element("details", summary, table(headings, rows[MAX_MOMENTS:]))
+    rest = element("details", summary, table(headings, rows[MAX_MOMENTS:]), class_="on-paper")
     return join([table(headings, rows[:MAX_MOMENTS]), rest])
 
 
@@ -180,7 +180,7 @@ def _about(run: ReportedRun, command: str) -> list[Child]:
     lines = [command_line(verb, name, command=command) for verb in ("status", "logs", "pull")]
     facts = element("summary", tr("launch, network and versions"))
     blocks: list[Child] = [
-        element("details", facts, render_facts(list_facts(run))),
+        element("details", facts, render_facts(list_facts(run)), class_="on-paper"),
         element("details", element("summary", tr("what shows more")), element("pre", join_lines(lines))),
     ]
     for names, words in _started(run.records):

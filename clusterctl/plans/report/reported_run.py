@@ -161,7 +161,9 @@ def find_phases(journal: Sequence[JournalEvent], end: float) -> list[Phase]:
     if current and end > begin:
         phases.append(Phase(current, begin, end))
     if phases and phases[-1].name == "between":  # no attempt followed
-        phases[-1] = replace(phases[-1], name="stopping")
+        last = phases.pop()
+        is_one = bool(phases) and phases[-1].name == "stopping"
+        phases.append(Phase("stopping", phases.pop().begin if is_one else last.begin, last.end))
     return phases
 
 

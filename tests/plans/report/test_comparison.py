@@ -67,8 +67,8 @@ def test_what_a_person_has_changed_differs() -> None:
         "--amp": ("", "set"),
         "NCCL_DEBUG": ("INFO", "WARN"),
         "SEED": ("", "7"),
-        "grace": ("10.0", "30.0"),
-        "stall.after": ("600.0", "60.0"),
+        "grace": ("10", "30"),
+        "stall.after": ("600", "60"),
         "restart": ("", "{"),
         "torch": ("2.13", "2.12"),
     }

@@ -186,3 +186,16 @@ def test_it_prints(browser: Browser, tmp_path: Path) -> None:
     scrolled = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)"
     assert browser.run(f"return {scrolled}.length") == 0
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_a_short_run_is_three_sheets_of_paper(browser: Browser, tmp_path: Path) -> None:
+    """Facts and moments are printed though they are folded: paper cannot be opened."""
+    browser.show(write_page(tmp_path, make_short()), 1280)
+    browser.print_to(tmp_path / "short.pdf")
+    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "short.pdf").read_bytes())) <= 3
+    folded = "[...document.querySelectorAll('details:not([open]) :is(dl, table)')]"
+    shown = f"return {folded}.map(one => one.checkVisibility({{contentVisibilityAuto: true}}))"
+    assert browser.run(shown) == [False, False]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert browser.run(shown) == [True, True]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
