@@ -17,7 +17,9 @@ from clusterctl.console.run.verdict import (
     render_outside_note,
     show_verdict,
 )
+from clusterctl.plans.diagnose.evidence import BusyProcess
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
+from clusterctl.plans.runs.speed import Reason, SpeedVerdict, Wait
 from clusterctl.plans.runs.state import Attempt
 from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.plans.sync.listed_files import OutsideFiles
@@ -290,3 +292,22 @@ def test_many_files_of_many_nodes_are_one_line() -> None:
     assert render_outside(parts) == (
         "at least 18 files outside ${output_dir}: a, b\\nc, d, ... (2.0 kB) on gpu[01-02]"
     )
+
+
+def test_the_speed_stands_below_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a process is called cannot act on the terminal; JSON has the same sentence, and null without one."""
+    process = BusyProcess("\x1b[31mstress", 7, 4.0)
+    speed = SpeedVerdict(
+        {"steps/s": 2.4},
+        wait=Wait(0.31, 0.31, (5,), ("gpu02",)),
+        reason=Reason("process", "gpu02", process=process),
+    )
+    verdict = replace(judge("r-1", {}, []), speed=speed)
+    show_verdict(verdict, 61.2)
+    shown = capsys.readouterr().err
+    start = "speed: ranks waited 31 % of each step for rank 5 (gpu02), where another program, "
+    assert f"\n{start}" in shown and shown.rstrip().endswith("stress (pid 7), uses 4.0 cores; 2.4 steps/s")
+    assert "\x1b[31m" not in shown
+    entry = verdict_to_json(verdict)["speed"]
+    assert entry is not None and entry["sentence"].startswith(start) and entry["reason"] == "process"
+    assert verdict_to_json(replace(verdict, speed=None))["speed"] is None

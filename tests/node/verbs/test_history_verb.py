@@ -1,4 +1,4 @@
-"""What a node answers to `history` about a launch: keys of the job, and on request which files were sent."""
+"""What a node answers to `history` about a launch: keys of the job, and on request the files, or its speed."""
 
 from __future__ import annotations
 
@@ -33,17 +33,22 @@ KEYS: dict[str, Any] = {
 }
 
 
+def add_sample(run: Recorded) -> None:
+    """Let a node have been sampled once."""
+    samples = RingSet(str(run.path / "samples"), [("node", "", "cpu")], {"cores": 4, "memory": 1, "gpus": []})
+    samples.add(1000.0, [0.5])
+    samples.close()
+
+
 def ask(tmp_path: Path, *, code: bool = True, node_rank: int = 0, sent: bytes | None = None) -> Frames:
     """Ask for all that is on record of a run."""
     run = Recorded(tmp_path, node_rank=node_rank, **KEYS)
     packed = zlib.compress(json.dumps(ROWS).encode()) if sent is None else sent
     (run.path / "manifest").write_bytes(packed)
-    samples = RingSet(str(run.path / "samples"), [("node", "", "cpu")], {"cores": 4, "memory": 1, "gpus": []})
-    samples.add(1000.0, [0.5])
-    samples.close()
+    add_sample(run)
     request = {
         "run": "job-1", "node": "gpu01", "workdir": str(tmp_path), "since": None, "points": 10, "details": True,
-        "lines": 5, "code": code,
+        "lines": 5, "code": code, "speed": False,
     }  # fmt: skip
     with Session("history", request) as session:
         return session.frames()
@@ -93,3 +98,57 @@ def test_names_in_a_tree_are_bounded() -> None:
     """What is no row of a manifest is left out."""
     rows = [["x" * 2000, "file", 1, "a"], ["ok", "file", None, 3], [3], []]
     assert parse_code(zlib.compress(json.dumps(rows).encode())) == {"ok": "file None "}
+
+
+COLLECTIVES = {
+    "diagnosis": {
+        "ranks": [{"rank": 3, "problem": ""}],
+        "time": 5.0,
+        "busiest": {"pid": 7, "name": "x", "cores": 2.5},
+    }
+}
+
+
+def ask_speed(tmp_path: Path, ranks: dict[str, Any], kept: bytes) -> Frames:
+    """Ask how fast a run is, of which the agent has kept collectives."""
+    run = Recorded(tmp_path, ranks=ranks, **KEYS)
+    add_sample(run)
+    (run.path / "attempt-1").mkdir(exist_ok=True)
+    (run.path / "attempt-1" / "collectives.json").write_bytes(kept)
+    request = {
+        "run": "job-1", "node": "gpu01", "workdir": str(tmp_path), "since": None, "points": 10, "details": False,
+        "lines": 0, "code": False, "speed": True,
+    }  # fmt: skip
+    with Session("history", request) as session:
+        return session.frames()
+
+
+def test_the_speed_takes_one_answer(tmp_path: Path) -> None:
+    """Samples, what was launched, the collectives that were kept, and numbers; neither journal nor output."""
+    frames = ask_speed(tmp_path, {}, json.dumps(COLLECTIVES).encode())
+    assert [key for header, _ in frames for key in header][:4] == [
+        "history",
+        "launched",
+        "collectives",
+        "scalars",
+    ]
+    found = read(frames).collectives
+    assert [rank.rank for rank in found.ranks] == [3]
+    assert (found.busiest.name, found.busiest.cores) == ("x", 2.5)
+
+
+@pytest.mark.parametrize("kept", [b"", b"[]", b"no JSON", b"{}", b'{"diagnosis": 5}'])
+def test_collectives_that_cannot_be_read_are_unknown(tmp_path: Path, kept: bytes) -> None:
+    """The rest of the answer is read."""
+    found = read(ask_speed(tmp_path, {}, kept))
+    assert found.collectives is None and found.launched.nproc == 2
+    header = Untrusted({"collectives": 1 << 40})
+    parser = RecordParser("gpu01", 10)
+    parser.add(header, zlib.compress(bytes(1 << 20)))
+    assert parser.finish(1.0).collectives is None
+
+
+def test_collectives_that_are_too_long_are_not_sent(tmp_path: Path) -> None:
+    """A frame has a limit."""
+    frames = ask_speed(tmp_path, {}, b"{" + b" " * verb.MAX_COLLECTIVES + b"}")
+    assert not any("collectives" in header for header, _ in frames)

@@ -19,6 +19,7 @@ from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import MAX_MARKS, find_moments, make_scale
 from clusterctl.plans.runs.cause import Explanation
+from clusterctl.plans.runs.speed import SpeedVerdict, Wait
 
 
 def test_a_hung_run_shows_which_rank_was_where() -> None:
@@ -75,6 +76,21 @@ def test_slow_ranks_are_named_with_how_they_arrive() -> None:
     none = replace(named, judgement=Judgement("CC-HANG-012", "", facts))
     part = render_report(make_run({}, slow=none), None, "cctl", ()).partition("Slow ranks")[2]
     assert 'class="bad"' not in part.partition("</section>")[0]
+
+
+def test_the_speed_stands_with_the_result_and_once() -> None:
+    """The sentence of `diagnose --slow` is left out where the speed is told; the table of the ranks stays."""
+    rows = (Lateness(1, "gpu02", 0.99, 0.0275, 0.19),)
+    named = Slowness(Judgement("CC-HANG-011", "", {"ranks": "rank 1 (gpu02)", "share": "99 %", "count": 235,
+                     "delay": "27", "loss": "19 %", "node": "gpu02"}, (1,)), rows, 235, 33.6)  # fmt: skip
+    speed = SpeedVerdict({"steps/s": 2.4}, wait=Wait(0.31, 0.31, (1,), ("gpu02" + HOSTILE,)))
+    page = render_report(make_run({}, slow=named, speed=speed), None, "cctl", ())
+    seen = Tags(page)
+    assert "speed: ranks waited 31 % of each step for rank 1 (gpu02" in seen.text
+    assert page.index('class="speed"') < page.index("About the run")
+    part = page.partition("Slow ranks")[2].partition("</section>")[0]
+    assert "arrives last" not in part and "27.5 ms" in part
+    assert "script" not in seen.tags and "onload" not in seen.attributes
 
 
 def test_hostile_evidence_does_nothing() -> None:
