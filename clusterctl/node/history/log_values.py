@@ -196,10 +196,13 @@ def _split_label(gap: str) -> Tuple[List[str], str, bool]:
     label = gap.rstrip(words_of.JOINTS)
     if label[-1:] in ("-", ".", "/", "<", "~", "+", "*", "$", "#"):
         return ["?"], "", False
+    wrapped = label
     for wrapper in words_of.WRAPPERS:
         if label.endswith(wrapper) and gap[len(label) :].startswith("("):
             label = label[: -len(wrapper)].rstrip(words_of.JOINTS)
     joints = gap[len(label) :]
+    if "==" in joints or ("(" in joints and wrapped == label):
+        return ["?"], "", False  # lines of a program: loss = (1 - x), if loss == 0, f1(3)
     unit = ""
     if label.endswith(")"):
         label, _, unit = label[:-1].rpartition("(")
@@ -361,6 +364,7 @@ class LineReader:
     def __init__(self) -> None:
         self._columns: List[str] = []
         self._heading = Position()
+        self._in_traceback = False
 
     @property
     def in_table(self) -> bool:
@@ -373,6 +377,10 @@ class LineReader:
             row = _read_row(self._columns, _normalize(line))
             if row is not None:
                 return row
+        part = words_of.TRACEBACK.match(line)
+        self._in_traceback = bool(part and (part.group(1) or self._in_traceback))
+        if self._in_traceback:
+            return NOTHING
         self._columns = _read_header(line)
         if self._columns:
             return NOTHING

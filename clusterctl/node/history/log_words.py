@@ -20,7 +20,9 @@ METRICS = _words(
     "cer bpb bpc grad_norm learning_rate lr norm gnorm"
 )
 # These are common words: they count only before a colon or an equals sign.
-SHY_METRICS = _words("score scores kl entropy margins map map50 auc iou miou psnr mse mae rmse return")
+SHY_METRICS = _words(
+    "score scores kl entropy margins bbox_map segm_map map50 auc iou miou psnr mse mae rmse return"
+)
 # A path with one of these in it is a measurement of it: loss/train/total, rewards/chosen, critic/score/mean.
 PATH_METRICS = METRICS | _words("score entropy kl")
 CHINESE_METRICS = {
@@ -59,7 +61,7 @@ EPOCHS = _words("epoch ep 轮")
 TOTALS = ("total steps", "total optimization steps", "总步数")  # torchtitan, Trainer
 
 _UNIT_WORDS = (
-    ("tokens", "t tok toks token tokens w"),  # tps: torchtitan; wps: fairseq
+    ("tokens", "tok toks token tokens"),
     ("samples", "sample samples example examples img imgs image images seq seqs sequences"),
     (
         "steps",
@@ -68,12 +70,17 @@ _UNIT_WORDS = (
 )
 UNITS: Dict[str, str] = {word: unit for unit, words in _UNIT_WORDS for word in words.split()}
 RATE = re.compile(
-    r"(?:train_|training_|curr|[a-z]{1,20}/)?([a-z]{1,12}?)_?(?:/|per_?|(?<=\b[twu])p)_?(?:s|sec|seconds?)"
+    r"(?:train_|training_|curr|[a-z]{1,20}/)?([a-z]{1,12}?)_?(?:/|per_?)_?(?:s|sec|seconds?)"
     r"(?:_?(?:/|per_?)_?(?:gpu|device|rank|chip|npu))?"
 )
 PER_DEVICE = re.compile(r"(?:/|per_?)_?(?:gpu|device|rank|chip|npu)$")
-# verl; and one whose unit stands behind it, if anywhere.
-NAMED_RATES = {"perf/throughput": "tokens_per_second_per_gpu", "throughput": "throughput"}
+NAMED_RATES = {
+    "tps": "tokens_per_second",  # torchtitan
+    "wps": "tokens_per_second",  # fairseq
+    "ups": "steps_per_second",  # fairseq
+    "perf/throughput": "tokens_per_second_per_gpu",  # verl
+    "throughput": "throughput",  # its unit stands behind it, if anywhere
+}
 STEP_RATE = "steps_per_second"
 SHARES = ("acc",)
 # A rate that is one of each device where the other word stands in the line.
@@ -130,6 +137,11 @@ EVALUATION = re.compile(
 EVALUATIONS = ("val", "eval", "test")
 # What shows settings: Python's argparse and dataclasses.
 SETTINGS_ECHO = re.compile(r"(?:namespace|config|arguments|args|params)\(")
+
+# The lines of a traceback are indented, also behind the prefix with which torch marks the rank.
+TRACEBACK = re.compile(
+    r"(?:\[rank ?\d{1,6}\]: ?)?(?:(traceback \(most recent call last\))|\s)", re.IGNORECASE
+)
 
 # One of these stands in each line that is worth a look.
 HINTS = (

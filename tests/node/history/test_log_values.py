@@ -271,6 +271,7 @@ CASES = [
     Case("words", OWN, "it was lossless and glossy, see loss of node gpu01", {}),
     Case("other numbers", OWN, "loss 0.5s lr 1.2.3 acc 0." + "1" * 40 + " loss 2024-01-02 loss v1.2 loss-5 loss 0x1F",
          {}),
+    Case("lines of programs", OWN, "loss = (1 - target) * self  if loss == 0: f1(3) loss=max(0, x)", {}),
     Case("transfers", OWN, "Downloading 1.2 MB/s, 30 files/s, loss of 3 packets", {}),
     Case("pip", OWN, "torch 2.9.1+cu128, 12:30:45 10.0.0.7:29500", {}),
 ]  # fmt: skip
@@ -324,6 +325,16 @@ def test_a_step_may_stand_above_its_numbers() -> None:
     assert reader.read("\t Train loss/train/total: 2.5").position == Position(10, 100, 2.0)
     reader.read("done")
     assert reader.read("\t Train loss/train/total: 2.4").position == Position()
+
+
+def test_a_traceback_shows_lines_of_programs() -> None:
+    """They name losses, but measure nothing; torch marks them with the rank."""
+    for prefix in ("", "[rank0]: "):
+        reader = LineReader()
+        reader.read(f"{prefix}Traceback (most recent call last):")
+        assert reader.read(f"{prefix}    loss = 1.0 / scale") == NOTHING
+        assert reader.read("step 3 loss = 0.5").values == {"loss": 0.5}
+        assert reader.read("    step 4 loss = 0.25").values == {"loss": 0.25}
 
 
 FRAGMENTS = st.sampled_from(
