@@ -46,9 +46,9 @@ class Format:
         return self.base ** self._power(highest)
 
     def _power(self, value: float) -> int:
-        """Choose a prefix: 999.5 kB are 1 MB, since three digits are written."""
+        """Choose a prefix."""
         powers = range(len(self.prefixes))
-        return max((power for power in powers if abs(value) >= 0.9995 * self.base**power), default=0)
+        return max((power for power in powers if abs(value) >= self.base**power), default=0)
 
     def _with_unit(self, number: str, power: int) -> str:
         unit = self.prefixes[power] + self.unit
@@ -64,10 +64,10 @@ format_rate = Format("B/s", ("", "k", "M", "G", "T", "P"))  # networks and disks
 
 
 def write_number(value: float) -> str:
-    """Write a number with four digits, from a thousand on in whole ones."""
-    if 999.95 <= abs(value) < MAX_PLAIN:
+    """Write a number with four digits, from a hundred on as a whole one."""
+    if 100 <= abs(value) < MAX_PLAIN:
         return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) < 100 else f"{value:.3g}" if abs(value) < 1000 else f"{value:.2e}"
+    return f"{value:.4g}" if abs(value) < 100 else f"{value:.2e}"
 
 
 def _write_tick(value: float, step: float) -> str:

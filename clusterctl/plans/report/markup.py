@@ -186,14 +186,14 @@ STYLE = """
 --good:#1a7f37;--warn:#8a5a00;--run:#0b57b0;--wait:#465a7d;
 --run-box:#e2effd;--warn-box:#fbf0d4;--good-box:#eaf8ee;--bad-box:#fdeae8;--dim-box:#eaedf1;--wait-box:#e7ecf5;
 --c0:#0b62c4;--c1:#b54708;--c2:#1a7f37;--c3:#8430ce;--c4:#b42318;--c5:#00757f;--c6:#8a5a00;--c7:#5b6470;
---band:#0b62c426;--pointed:#0b62c41f;
+--band:#0b62c440;--pointed:#0b62c41f;
 --preparing:#5d7094;--setup:#7468b8;--waiting:#7b8aa8;--starting:#3d7f9e;--running:#1667c9;--stopping:#7d858f;
 --after:#8a60b8;--between:#dfe4e9;--stall:#ffffff80;--stripe:#8a5a00}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e3e8ed;--dim:#9aa6b2;--line:#353d47;
 --box:#1b2129;--bad:#ff8a80;--good:#6fd08c;--warn:#e8b04a;--run:#84beff;--wait:#a9b9d6;
 --run-box:#152f4d;--warn-box:#3a2d12;--good-box:#16351f;--bad-box:#421d1c;--dim-box:#262d36;--wait-box:#222d40;
 --c0:#6cb2ff;--c1:#f0a35e;--c2:#6fd08c;--c3:#c79bff;--c4:#ff8a80;--c5:#5ccfd9;--c6:#e0bd57;--c7:#aab4bf;
---band:#6cb2ff33;--pointed:#6cb2ff33;
+--band:#6cb2ff4d;--pointed:#6cb2ff33;
 --preparing:#7588ac;--setup:#8f84cc;--waiting:#a3afc6;--starting:#5fa3c0;--running:#4090f0;--stopping:#868f99;
 --after:#9f7fc8;--between:#39424c;--stall:#12161b80;--stripe:#e8b04a}}
 *{box-sizing:border-box}

@@ -28,7 +28,8 @@ from clusterctl.plans.report.markup import Html, element, join
 from clusterctl.translation import tr
 
 MAX_LINES = 8  # with a colour of their own
-SIGN = 12  # pixels that a sign takes
+SIGN, CHARACTER = 12, 7  # pixels that a sign and a character take
+LATIN = 0x2E7F  # characters beyond are twice as wide
 ABOVE, BELOW = 18, 22  # pixels for signs and for times
 GAP = 3.5  # distances between two points that count as a gap
 THINNEST = 0.004  # of the width, of a stall that is shorter
@@ -58,7 +59,7 @@ class Size:
 WIDE = Size("plot wide", 1100, 140, 8, 5, 60, 300)
 NORMAL = Size("plot", 400, 140, 4, 5, 30, 260)
 FOLDED = replace(NORMAL, samples=15)
-SMALL = Size("plot small", 200, 70, 2, 3, 20, 140)
+SMALL = Size("plot small", 200, 70, 2, 3, 20, 110)
 
 
 @dataclass(frozen=True)
@@ -261,21 +262,27 @@ def _draw_values(frame: _Frame) -> list[Html]:
 
 
 def _draw_positions(frame: _Frame) -> list[Html]:
-    """Write times or steps below the lines; those of every second tick may be left out where it is narrow."""
+    """Write times or steps below the lines, as many as there is room for; of a wide plot half may be hidden."""
     if frame.plot.by_step:
         _, steps = choose_ticks(frame.low, frame.high, frame.size.times)
         texts = [(step, format_number(step)) for step in steps if step >= frame.low]
+        texts[:1] = [(step, tr("step {n}", n=text)) for step, text in texts[:1]]
     else:
         step = time_step(frame.high - frame.low, frame.size.times)
         first = -int(-(frame.low - frame.scale.begin) // step)
         times = [number * step for number in range(first, int((frame.high - frame.scale.begin) / step) + 1)]
         texts = [(frame.scale.begin + time, render_time(time)) for time in times]
-    drawing = []
+    drawing, free = [], float("-inf")  # pixels from the left that are free, where the plot is narrowest
     for number, (position, text) in enumerate(texts):
         share = frame.share(position)
         kind = "axis first" if share < 0.06 else "axis last" if share > 0.92 else "axis"
-        if number % 2 and frame.size is WIDE:
-            kind += " extra"
+        is_extra = number % 2 == 1 and frame.size is WIDE
+        width = sum(CHARACTER * (2 if ord(sign) > LATIN else 1) for sign in text)
+        left = share * frame.size.room - width * {"axis": 0.5, "axis first": 0.0, "axis last": 1.0}[kind]
+        if left < free and not is_extra:
+            continue
+        free = free if is_extra else left + width + CHARACTER
+        kind += " extra" if is_extra else ""
         drawing.append(element("text", text, x=render_percent(share), y=frame.size.height + 15, class_=kind))
     return drawing
 
