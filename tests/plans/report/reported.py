@@ -173,8 +173,8 @@ def make_stalled(node: str, *, over: bool) -> NodeRecord:
 def make_restarted(attempts: int) -> ReportedRun:
     """Make a run whose earlier attempts each lasted 5 s."""
     ended = [
-        {"attempt": number, "reason": "node_lost", "text": f"gpu03 is lost {number}", "ended": BEGAN + 6 + 5 * number,
-         "began": BEGAN + 5 * number + 2, "node_rank": 0, "progress": True}
+        {"attempt": number, "reason": "node_lost", "text": f"gpu03 is lost {number}", "ended": BEGAN + 6 + 7 * number,
+         "began": BEGAN + 7 * number + 1, "node_rank": 0, "progress": True}
         for number in range(1, attempts + 1)
     ]  # fmt: skip
     raw = {"run": make_run({}).run_id, "job": "digits", "nnodes": 2, "state": "FAILED", "since": BEGAN + 52,

@@ -33,8 +33,8 @@
     for (const one of document.querySelectorAll(".crosshair,.reading")) one.remove();
   }
 
-  function makeShape(tag, attributes) {
-    const shape = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  function makeShape(drawing, tag, attributes) {
+    const shape = document.createElementNS(drawing.namespaceURI, tag);
     for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
     return shape;
   }
@@ -54,12 +54,12 @@
 
   function draw(drawing, sample) {
     const x = `${100 * sample.x}%`;
-    const cross = makeShape("g", { class: "crosshair" });
-    cross.append(makeShape("line", { x1: x, x2: x, y2: drawing.dataset.height }));
+    const cross = makeShape(drawing, "g", { class: "crosshair" });
+    cross.append(makeShape(drawing, "line", { x1: x, x2: x, y2: drawing.dataset.height }));
     const { names } = listNames(drawing);
     const reading = makeText("div", `reading${sample.x < 0.5 ? " right" : ""}`, makeText("b", "", sample.when));
     sample.values.forEach((value, number) => {
-      if (value !== null) cross.append(makeShape("circle", { cx: x, cy: value.y, r: 3.5, class: `c${number % 8}` }));
+      if (value !== null) cross.append(makeShape(drawing, "circle", { cx: x, cy: value.y, r: 3.5, class: `c${number % 8}` }));
       const label = sample.values.length > 1 ? ` ${names[number] || ""} ` : " ";
       reading.append(makeText("div", "", makeText("i", `swatch c${number % 8}`), label, value ? value.text : "-"));
     });
