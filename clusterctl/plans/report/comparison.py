@@ -115,17 +115,24 @@ def _launched(run: ReportedRun) -> Launched:
 
 def _list_outcome(run: ReportedRun) -> Facts:
     facts: Facts = {
-        tr("cause"): run.explanation.headline,
+        tr("cause"): _name_cause(run),
         tr("ran for"): describe_span(run),
         tr("epoch"): describe_epoch(run),
         tr("step"): describe_step(run),
         tr("job"): run.latest.job if run.latest else "",
         tr("nodes"): describe_nodes(run),
+        tr("speed"): run.speed.sentence if run.speed else "",
     }
     for scalars in choose_scalars(run.records)[:MAX_NUMBERS]:
         known = [point.value for point in scalars.points if point.value is not None]
         facts[scalars.name] = tr("{value} at the end", value=format_number(known[-1])) if known else ""
     return facts
+
+
+def _name_cause(run: ReportedRun) -> str:
+    """Return why a run ended or makes no progress, in a line."""
+    hang = run.hang.judgement if run.hang and run.hang.judgement.hangs else None
+    return run.explanation.headline or (hang.sentence if hang else "".join(run.explanation.reasons[:1]))
 
 
 def _list_keys(launched: Launched) -> dict[str, str]:

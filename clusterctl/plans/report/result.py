@@ -85,7 +85,7 @@ def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
     content: list[Child] = []
     if run.hang is not None and (run.state in LIVE or (hangs and not run.explanation.headline)):
         content += [*render_sentence(run.hang.judgement, heading="h2", copies=copies)]
-        content += [element("p", run.hang.summary), *_list_reasons(run.explanation)]
+        content += [element("p", run.hang.summary), *(element("p", text) for text in run.explanation.reasons)]
     else:
         content += [] if run.explanation.is_empty else render_explanation(run.explanation, copies=copies)
         kept = render_kept(run.hang) if run.hang else []
@@ -113,18 +113,15 @@ def render_explanation(shown: Explanation, *, copies: bool = False) -> list[Chil
     code: list[Child] = [" ", element("span", shown.code, class_="code")] if shown.code else []
     tail = element("pre", join_lines(shown.tail)) if shown.tail and not shown.location else None
     texts = [shown.message, shown.task, shown.silent, shown.meaning, shown.advice]
+    if shown.reasons and not shown.headline:
+        return [element("h2", shown.reasons[0]), *(element("p", text) for text in shown.reasons[1:])]
     return [
         element("h2", shown.headline, *code) if shown.headline else None,
         place,
         *(element("p", *mark_commands(text, copies=copies)) for text in texts if text),
         *([element("p", tr("last stderr lines:"), class_="faint"), tail] if tail else []),
-        *_list_reasons(shown),
         _list_facts(shown, copies=copies),
     ]
-
-
-def _list_reasons(shown: Explanation) -> list[Child]:
-    return [element("p", text) for text in shown.reasons]
 
 
 def _list_facts(shown: Explanation, *, copies: bool) -> Html | None:

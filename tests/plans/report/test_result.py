@@ -49,6 +49,14 @@ def test_each_part_of_the_cause_has_its_element() -> None:
     assert "<pre" not in page
 
 
+def test_without_a_cause_the_reasons_of_the_nodes_are_shown() -> None:
+    """The first as the headline; where the ranks hung, that goes before them."""
+    reasons = Explanation(reasons=("gpu01: setup failed", "gpu02: stopped"))
+    assert "<h2>gpu01: setup failed</h2><p>gpu02: stopped</p>" in draw(make_run({}, explanation=reasons))
+    hung = draw(make_run({}, explanation=reasons, hang=make_hang()))
+    assert hung.index("CC-HANG-004") < hung.index("<p>gpu01: setup failed</p>")
+
+
 def test_only_a_page_with_a_script_has_buttons() -> None:
     """Each copies its command; in the file, which has no script, there is none."""
     page = draw(make_run({}, explanation=SHOWN), copies=True)
