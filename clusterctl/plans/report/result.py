@@ -18,6 +18,7 @@ from clusterctl.plans.report.sections import (
     state_class,
 )
 from clusterctl.plans.runs.cause import Explanation
+from clusterctl.plans.runs.speed import SpeedVerdict
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED
 from clusterctl.translation import tr
@@ -92,10 +93,16 @@ def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
         content += [element("p", *mark_commands(line, copies=copies)) for line in kept]
     ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
     content += ended[-MAX_ATTEMPTS:]
-    content += [element("p", run.speed.sentence, class_="speed")] if run.speed else []
+    content += [_render_speed(run.speed)] if run.speed else []
     if not content:
         return None
     return element("section", *content, class_=f"result {_result_kind(run, hangs=hangs)}".strip())
+
+
+def _render_speed(speed: SpeedVerdict) -> Html:
+    """Return how fast the run is, in one sentence; amber where the others wait for a rank."""
+    title = element("span", tr("Speed"), class_="warn" if speed.names_rank else "faint")
+    return element("p", title, " ", speed.text, class_="speed")
 
 
 def _result_kind(run: ReportedRun, *, hangs: bool) -> str:

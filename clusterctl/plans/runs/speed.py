@@ -70,14 +70,23 @@ class SpeedVerdict:
 
     @property
     def sentence(self) -> str:
-        """Return it in the user's language: the rank that is waited for first, if there is one."""
+        """Return it in the user's language, as a terminal shows it."""
+        return tr("speed: {text}", text=self.text)
+
+    @property
+    def names_rank(self) -> bool:
+        """Return whether it is known for which ranks the others wait."""
+        return self.wait is not None and bool(self.wait.ranks)
+
+    @property
+    def text(self) -> str:
+        """Return what is known in the user's language: the rank that is waited for first, if there is one."""
         waited = [] if self.wait is None else [_describe_wait(self.wait, self.reason)]
-        is_named = self.wait is not None and bool(self.wait.ranks)
         parts = [*_describe_rates(self.rates), *_describe_gpus(self)]
-        if self.reason is not None and not is_named:
+        if self.reason is not None and not self.names_rank:
             parts.append(_describe_reason(self.reason))
-        parts = [*waited, *parts] if is_named else [*parts, *waited]
-        return tr("speed: {text}", text=_join(parts, to_translate("{first}; {more}")))
+        parts = [*waited, *parts] if self.names_rank else [*parts, *waited]
+        return _join(parts, to_translate("{first}; {more}"))
 
 
 def _join(texts: Sequence[str], form: str) -> str:

@@ -86,7 +86,7 @@ def test_the_speed_stands_with_the_result_and_once() -> None:
     speed = SpeedVerdict({"steps/s": 2.4}, wait=Wait(0.31, 0.31, (1,), ("gpu02" + HOSTILE,)))
     page = render_report(make_run({}, slow=named, speed=speed), None, "cctl", ())
     seen = Tags(page)
-    assert "speed: ranks waited 31 % of each step for rank 1 (gpu02" in seen.text
+    assert "Speed ranks waited 31 % of each step for rank 1 (gpu02" in seen.text
     assert page.index('class="speed"') < page.index("About the run")
     part = page.partition("Slow ranks")[2].partition("</section>")[0]
     assert "arrives last" not in part and "27.5 ms" in part
