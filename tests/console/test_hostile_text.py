@@ -119,6 +119,7 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
         names = {
+            "AloneRecord": AloneRecord,
             "EndState": EndState,
             "NodeState": NodeState,
             "StreamName": StreamName,
