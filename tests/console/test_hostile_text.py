@@ -47,7 +47,7 @@ from clusterctl.plans.diagnose.network_tests import LINE_PREFIX, DeepCheckResult
 from clusterctl.plans.explain import Explanation
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.plans.runs.state import NodeState
-from clusterctl.protocol.messages.files import EndState, KeptReason
+from clusterctl.protocol.messages.files import AloneRecord, EndState, KeptReason
 from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.messages.verbs import StreamName
 from clusterctl.specs.inventory.model import Node, Ssh
