@@ -411,10 +411,12 @@ def _describe_last(label: str, scalars: Scalars) -> str:
     texts = [trn("{n} value is not finite", "{n} values are not finite", lost)] if lost else []
     if last is not None and last.value is not None:
         value = format_number(last.value)
-        if last.step is None:
-            texts.insert(0, tr("last: {value}", value=value))
-        else:
+        if last.step is not None:
             texts.insert(0, tr("last: {value} at step {n}", value=value, n=last.step))
+        elif last.epoch is not None:
+            texts.insert(0, tr("last: {value} in epoch {n}", value=value, n=f"{last.epoch:.4g}"))
+        else:
+            texts.insert(0, tr("last: {value}", value=value))
     text = tr("; ").join(texts)
     return tr("{subject}: {text}", subject=label, text=text) if label and text else text
 

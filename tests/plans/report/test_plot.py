@@ -79,6 +79,14 @@ def test_numbers_are_drawn_over_their_steps() -> None:
     assert not over_time.by_step
 
 
+def test_the_last_value_stands_at_its_step_or_in_its_epoch() -> None:
+    """Trainer prints an epoch only; a loss without both has its value alone."""
+    assert scalar_plot(make_scalars()).note == "last: 1 at step 30"
+    points = (ScalarPoint(BEGAN, None, 2.0, 0.25), ScalarPoint(BEGAN + 5, None, 1.5, 1.123456))
+    assert scalar_plot(Scalars("loss", "log", 2, points)).note == "last: 1.5 in epoch 1.123"
+    assert scalar_plot(make_scalars(steps=(None, None))).note == "last: 3"
+
+
 def test_two_runs_are_compared_at_the_same_step() -> None:
     """Each has its name in the legend and in what the pointer shows."""
     plot = scalar_plot(make_scalars(), [("4f2a", make_scalars(steps=(0, 20, 40, 60)), 0.0)], name="923c")
