@@ -53,13 +53,13 @@ env: {OMP_NUM_THREADS: 1}
 """
 CUT_AT, BREAK = "attempt 1 step 500 ", ("lab", "break", "gpu02", "power")
 SHOWN_AT = "attempt 2 step 500 "
-# The end of the last plots that the picture shows: the first row of those of all nodes.
+# The end of the last plots that the picture shows: the first row of those that compare the nodes.
 SHOWN = """
-const plot = document.querySelectorAll(".plots")[1].querySelector("figure");
+const plot = document.querySelector(".plot.small");
 return Math.ceil(plot.getBoundingClientRect().bottom + 12);
 """
-# The same of the page of `ui`, whose first plots are those of the numbers of the run.
-SHOWN_OF_UI = SHOWN.replace("[1]", "[0]")
+# The same of the page of `ui`, whose first plot is the loss.
+SHOWN_OF_UI = SHOWN.replace(".plot.small", ".plot")
 
 
 def main() -> int:

@@ -61,7 +61,7 @@ def node_plots(record: NodeRecord) -> list[Plot]:
     """Return the plots of one node; what it does not have is left out."""
     history = record.history
     plots = [
-        _plot_of_each(history, "gpu", "busy", tr("GPU"), format_percent, 100.0),
+        _plot_of_each(history, "gpu", "busy", tr("GPU busy"), format_percent, 100.0),
         _plot_of_each(history, "gpu", "memory", tr("GPU memory"), format_bytes, _gpu_memory(history)),
         _plot_of_each(history, "gpu", "power", tr("GPU power"), format_watts),
         _plot_of_each(history, "gpu", "temperature", tr("GPU temperature"), format_degrees),
@@ -238,7 +238,7 @@ def list_quantities() -> list[Quantity]:
     """List what all nodes are compared by, in the order in which it is shown."""
     gpus = tr("mean of the GPUs")
     return [
-        Quantity(tr("GPU"), gpus, _gpu_lines("busy"), format_percent, lambda _: 100.0),
+        Quantity(tr("GPU busy"), gpus, _gpu_lines("busy"), format_percent, lambda _: 100.0),
         Quantity(
             tr("GPU memory"),
             gpus,

@@ -35,7 +35,7 @@ GAP = 3.5  # distances between two points that count as a gap
 THINNEST = 0.004  # of the width, of a stall that is shorter
 SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
 MAX_BAND = 60  # points of a band
-MAX_SCRIPTED = 2  # times as many samples as titles
+MIN_SCRIPTED = 60  # samples of a plot with a script
 
 Point = tuple[float, float | None]
 
@@ -179,8 +179,8 @@ class _Frame:
 
     @cached_property
     def samples(self) -> list[_Sample]:
-        """Return the samples that can be read, at most as many as there is room for."""
-        most = self.size.samples * (MAX_SCRIPTED if self.scale.has_script else 1)
+        """Return the samples that can be read: a script shows more of them than there are titles."""
+        most = max(MIN_SCRIPTED, 2 * self.size.samples) if self.scale.has_script else self.size.samples
         return _choose_samples(self, most)
 
 

@@ -18,7 +18,7 @@ from clusterctl.translation import tr
 ROW, BAR = 20, 14  # pixels
 AXIS = 16  # pixels, below the last bar
 MAX_ROWS = 24
-MAX_TIMES = 5  # below the bars
+MAX_TIMES = 8  # below the bars
 LAST_TIME = 0.9  # of the width; what begins later would be cut
 
 Row = tuple[tuple[str, ...], list[Phase]]  # nodes, and what they did
@@ -89,19 +89,14 @@ def _bar(text: str, phase: Phase, scale: Scale) -> Html:
 
 
 def _times(scale: Scale) -> list[Html]:
-    step = time_step(scale.seconds)
-    times = [number * step for number in range(int(scale.seconds / step) + 1)]
-    return [
-        element(
-            "text",
-            render_time(time),
-            x=_percent(scale.begin + time, scale),
-            y=ROW + 13,
-            class_="axis" if time else "axis first",
-        )
-        for time in times
-        if time <= LAST_TIME * scale.seconds
-    ]
+    """Write the times; every second one is hidden where the page is narrow."""
+    step = time_step(scale.seconds, MAX_TIMES)
+    drawing = []
+    for number in range(int(LAST_TIME * scale.seconds / step) + 1):
+        kind = "axis extra" if number % 2 else "axis" if number else "axis first"
+        x = _percent(scale.begin + number * step, scale)
+        drawing.append(element("text", render_time(number * step), x=x, y=ROW + 13, class_=kind))
+    return drawing
 
 
 def _legend(rows: Sequence[Row], scale: Scale) -> list[Child]:

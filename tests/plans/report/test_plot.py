@@ -132,7 +132,7 @@ def test_all_nodes_are_compared_by_one_quantity_with_one_scale() -> None:
     drawn = join(render_machines(run, make_scale(run))).markup
     parts = drawn.split('class="quantity"')[1:]
     assert [re.search("<b>([^<]*)</b>", part)[1] for part in parts] == [  # type: ignore[index]  # each has one
-        "GPU", "GPU memory", "network, received and sent", "CPU", "memory",
+        "GPU busy", "GPU memory", "network, received and sent", "CPU", "memory",
     ]  # fmt: skip
     for part in parts:
         small = part.partition("<details")[0].split('<figure class="plot small">')[1:]

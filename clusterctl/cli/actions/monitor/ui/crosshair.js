@@ -140,7 +140,7 @@
     if (chosen.focus >= 0 && document.activeElement === document.body && known[chosen.focus]) {
       known[chosen.focus].focus({ preventScroll: true });
     }
-    if (chosen.sample === null) return;
+    if (chosen.sample === null || chosen.drawing.isConnected) return;
     const drawing = known[before] || null;
     const time = chosen.sample.time;
     const sample = drawing && findNearest(samplesOf(drawing), (one) => Math.abs(one.time - time));
