@@ -29,7 +29,7 @@ from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import FAILED, RUNNING, STOPPED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names, group_values
-from clusterctl.specs.text import command_line
+from clusterctl.specs.text import as_in_project, command_line
 from clusterctl.translation import language, tr, trn
 
 MAX_STARTED = 10  # different commands of nodes
@@ -145,7 +145,7 @@ def _rank(run: ReportedRun, rank: RankState, part: NodeState) -> Html:
             "pre",
             element("span", name, class_="faint"),
             element("br"),
-            join_lines(output[name][-MAX_LINES:]),
+            join_lines(map(as_in_project, output[name][-MAX_LINES:])),
         )
         for name in ("stderr", "stdout")
         if output.get(name)
