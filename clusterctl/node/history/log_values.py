@@ -1,8 +1,8 @@
 """The numbers of one line that a training framework has printed: losses, rates, and the step that they belong to.
 
 One pass over the numbers of a line. What stands before a number, its label, is looked up in the tables of log_words.py;
-a number whose label is in no table is left out, and so are settings (loss_weight: 0.5), dates, versions and addresses.
-Every expression takes a short text or bounded repetitions: a line costs what its length is.
+other numbers are left out: settings (loss_weight: 0.5), dates, versions, addresses. Every expression takes a short text
+or bounded repetitions: a line costs what its length is.
 
     iteration    100/    5000 | lm loss: 6.7E+00 | ...      label "lm loss", number 6.7, of step 100 of 5000
     30%|###   | 30/100 [00:10<00:20, 3.1it/s, loss=0.12]    label "loss", number 0.12, rate 3.1 it/s
@@ -24,8 +24,8 @@ MAX_RATE = 1e12
 MAX_COLUMNS = 16
 MAX_CACHED = 2048  # labels
 
-# A number, which may have thousands separators, then what it is one of, or its unit. Python searches fast for what
-# starts with a set of characters, so what must not stand before it is looked at later.
+# A number, then what it is one of, or its unit. Python searches fast for what starts with a set of characters, so what
+# must not stand before it is looked at later.
 NUMBER = re.compile(
     r"([\dni](?:(?<=n)an(?![a-z])|(?<=i)nf(?![a-z])|(?<=\d)\d{0,2}(?:,\d{3}){1,5}(?!\d|,\d)(?:\.\d{1,30})?"
     r"|(?<=\d)\d{0,19}(?:\.\d{0,30})?(?:e[-+]?\d{1,3})?))"
@@ -359,7 +359,7 @@ def _find_total(numbers: Sequence[_Number]) -> Optional[int]:
 
 
 class LineReader:
-    """Reads the lines of one log in order: a table has its names above, some print the step above what it measured."""
+    """Reads the lines of one log in order: a table has its names above, Composer prints a step above its numbers."""
 
     def __init__(self) -> None:
         self._columns: List[str] = []

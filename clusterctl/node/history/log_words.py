@@ -1,7 +1,6 @@
 """The words of training frameworks: what they call losses, rates and steps, and what is a setting or an evaluation.
 
-Data only; log_values.py applies it. A format that is not read yet is a word here, and a line with its source in the
-table of the tests.
+Data only; log_values.py applies it. The table of the tests has a line for each framework.
 """
 
 from __future__ import annotations

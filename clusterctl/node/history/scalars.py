@@ -38,7 +38,7 @@ from ...protocol.untrusted import MAX_TIME
 from ..logs.log_file import open_log
 from ..logs.time_index import TimeIndex
 from ..runtime.time_limit import TooSlowError
-from .log_values import LineReader, Position, has_hint
+from .log_values import MAX_NAME, LineReader, Position, has_hint
 from .log_words import STEP_RATE
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ MAX_PATTERN_LINE = 1000  # characters in which a job's pattern searches
 MAX_BARS = 16
 MAX_NAMES = 24
 MAX_KEPT = 20_000  # values of a name before they are thinned
-MAX_NAME = 48  # characters
 EVENT_FILE_MARK = "events.out.tfevents."
 MAX_FILES, MAX_FOLDERS, DEEPEST = 8, 400, 5
 MAX_EVENT_BYTES = 16 << 20
@@ -123,10 +122,11 @@ class LogScalars:
     def progress(self) -> Optional[PrintedProgress]:
         """Return the newest step; a bar that names nothing stands in where no line has a step."""
         _, position = self._newest
-        if position.within:
-            position = Position(epoch=_axis(position, restarts=True)[1], epochs=position.epochs)
         step, total = position.step, position.total
-        if step is None and self._bar[1]:
+        if position.within:  # it may count samples
+            position = Position(epoch=_axis(position, restarts=True)[1], epochs=position.epochs)
+            step = total = None
+        elif step is None and self._bar[1]:
             step, total = self._bar
         if step is not None and total is None and self._total is not None and self._total >= step:
             total = self._total
@@ -161,9 +161,9 @@ class LogScalars:
             values, position, measured, total = reader.read(line)
             self._total = total or self._total
             values = {**values, **match_patterns(line, self._patterns)}
-            if not measured and position.step is not None and position.total:
+            if not (measured or position.within) and position.step is not None and position.total:
                 self._add_bar(bars, offset, values, position)
-            elif values or (measured and position != Position()):
+            elif values or (position != Position() and (measured or position.within)):
                 found.append((offset, position, values))
 
     @staticmethod
@@ -227,8 +227,7 @@ def _axis(position: Position, *, restarts: bool) -> Tuple[Optional[int], Optiona
 def _pieces(path: str) -> Iterator[Iterator[Tuple[int, bytes]]]:
     """Yield the lines of each piece with their offsets; a bar that redraws itself is many.
 
-    The pieces come in an order in which those read so far are spread over the whole log, its end early: when the time
-    is over, the curve is coarse, but not cut.
+    Those read so far are spread over the whole log: when the time is over, the curve is coarse, but not cut.
     """
     with os.fdopen(open_log(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size

@@ -79,6 +79,15 @@ def test_a_bar_without_a_name_is_the_trainings_if_it_lasts_longest(tmp_path: Pat
     assert rates == [(10, 2.0), (20, 2.0), (30, 0.25)]
 
 
+def test_a_bar_of_each_epoch_is_progress_in_epochs(tmp_path: Path) -> None:
+    """Lightning and tqdm name the epoch: what is done of it counts, also where no number is shown beside the bar."""
+    found = read_log(
+        tmp_path, bar(0, 8, name="Epoch 0: "), bar(8, 8, name="Epoch 0: "), bar(4, 8, name="Epoch 1: ")
+    )
+    assert found.progress == {"step": None, "total": None, "epoch": 1.5, "epochs": None}
+    assert [one.epoch for one in found.values["steps_per_second"]] == [0.0, 1.0, 1.5]
+
+
 def test_progress_is_of_the_newest_numbers(tmp_path: Path) -> None:
     """The step of the last line with numbers; how many there will be may stand in the log's head."""
     found = read_log(
