@@ -121,7 +121,7 @@ def _list_outcome(run: ReportedRun) -> Facts:
         tr("step"): describe_step(run),
         tr("job"): run.latest.job if run.latest else "",
         tr("nodes"): describe_nodes(run),
-        tr("speed"): run.speed.sentence if run.speed else "",
+        tr("speed"): run.speed.text if run.speed else "",
     }
     for scalars in choose_scalars(run.records)[:MAX_NUMBERS]:
         known = [point.value for point in scalars.points if point.value is not None]

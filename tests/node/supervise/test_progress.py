@@ -279,6 +279,30 @@ def test_a_torchrun_that_outlives_its_ranks_is_no_progress(
     assert watch.quiet == 0.0
 
 
+def test_samples_come_soon_and_then_at_twice_the_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So that the newest is of the second half of a run; no more than half an hour lies between two."""
+    due: list[tuple[float, Any]] = []
+    loop: Any = SimpleNamespace(
+        after=lambda seconds, name, then: due.append((seconds, then)) if name == "sample" else None,
+        cancel=lambda _: None,
+    )
+    monkeypatch.setattr(progress, "call_in_thread", lambda *_: None)
+    record: Any = SimpleNamespace(rundir=str(tmp_path), state={}, set=lambda _: None)
+    watch = StallWatch(loop, record, {"stall": {"after": 0.0, "then": ""}, "attempt": 1}, lambda _: None)  # type: ignore[typeddict-item]  # what is read of it
+    watch.watch(list, None)
+    moment, moments = 0.0, []
+    while len(moments) < 10:
+        seconds, sample = due.pop()
+        moment += seconds
+        moments.append(moment)
+        sample()
+    assert moments == [25.0 * 2**number for number in range(8)] + [5000.0, 6800.0]
+    watch.watch(list, None)  # of the next attempt
+    assert due.pop()[0] == 25.0
+
+
 def test_a_node_without_ranks_yet_is_not_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """There is nothing that could have ended."""
     loop: Any = SimpleNamespace(after=lambda *_: None, cancel=lambda _: None)

@@ -296,7 +296,7 @@ class StallWatch:
     def _sample(self) -> None:
         """Keep the last collectives of the ranks: at the end of the run it is too late to find who was slow.
 
-        Pauses double, so that the newest sample is of the second half of a run of less than two hours.
+        Pauses double, so that the newest sample is of the second half of the run.
         """
         self._loop.after(self._sample_pause, "sample", self._sample)
         self._sample_pause = min(SAMPLE_EVERY, 2 * self._sample_pause)

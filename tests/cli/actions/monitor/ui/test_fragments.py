@@ -33,6 +33,7 @@ from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judg
 from clusterctl.plans.runs.history import Launched, NodeRecord, ScalarPoint, Scalars
 from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
+from clusterctl.plans.runs.speed import SpeedVerdict, Wait
 from clusterctl.plans.runs.state import Parts, RankActivity, find_stalls, parse_state
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.ranks import Rank
@@ -164,6 +165,15 @@ def test_a_run_that_stalls_says_why_first() -> None:
     text = Text(render_summary(live, "", []).markup).text
     assert text.index("RUNNING") < text.index("(CC-HANG-004)") < text.index("when no rank had made progress")
     assert text.count(hang.judgement.sentence) == 1
+
+
+def test_a_live_run_shows_its_speed() -> None:
+    """In the result, where the report has it, once a run has samples."""
+    speed = SpeedVerdict({"steps/s": 2.4}, wait=Wait(0.31, 0.31, (1,), ("gpu01",)))
+    live = report_run(RUN, make_parts(["gpu000", "gpu001"]), None, {}, Records({}, {}), "cctl")
+    text = Text(render_summary(replace(live, speed=speed), "", []).markup).text
+    assert "Speed ranks waited 31 % of each step for rank 1 (gpu01); 2.4 steps/s" in text
+    assert live.speed is None and "Speed" not in Text(render_summary(live, "", []).markup).text
 
 
 def test_what_nodes_name_does_nothing() -> None:
