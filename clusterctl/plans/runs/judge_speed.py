@@ -272,15 +272,19 @@ def _loads(rank: RankEvidence) -> bool:
 
 def _find_load(node: str, records: Mapping[str, NodeRecord], spans: Spans) -> Reason | None:
     """Return whether another program, or the run itself, takes the processors of a node, and not of most others."""
-    loads = {name: _measure_load(record, spans) for name, record in records.items()}
-    others = pick([load for name, load in loads.items() if name != node])
-    load, record = loads.get(node), records.get(node)
-    if record is None or (others and load is not None and median(others) >= MIN_BUSY):
-        return None
+    found = {name: _name_load(record, spans) for name, record in records.items()}
+    own, others = found.get(node), [reason for name, reason in found.items() if name != node]
+    same = sum(own is not None and other is not None and other.kind == own.kind for other in others)
+    return None if 2 * same > len(others) else own
+
+
+def _name_load(record: NodeRecord, spans: Spans) -> Reason | None:
+    """Return what takes the processors of a node, if anything does."""
     busiest, cores = record.collectives.busiest if record.collectives else None, record.history.machine.cores
     if busiest is not None and cores and busiest.cores >= max(1.0, MIN_USED * cores):
-        return Reason("process", node, process=busiest)
-    return Reason("cpu", node, load) if load is not None and load >= MIN_BUSY else None
+        return Reason("process", record.node, process=busiest)
+    load = _measure_load(record, spans)
+    return Reason("cpu", record.node, load) if load is not None and load >= MIN_BUSY else None
 
 
 def _measure_load(record: NodeRecord, spans: Spans) -> float | None:
