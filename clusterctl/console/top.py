@@ -188,7 +188,7 @@ def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: floa
     """Yield what is wrong, once for all nodes of which it is true."""
     names_by_problem: dict[str, list[str]] = {}
     for gauged in nodes:
-        problem = _problem_of(gauged, now, silence_limit)
+        problem = describe_problem(gauged, now, silence_limit)
         if problem:
             names_by_problem.setdefault(problem, []).append(gauged.node.name)
     for text, names in list(names_by_problem.items())[:MAX_PROBLEMS]:
@@ -199,6 +199,12 @@ def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: floa
 
 
 def _summarize(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> Text:
+    summary, missing = summarize_usage(nodes, now, silence_limit)
+    return Text.assemble(summary, (tr("; no answer: {nodes}", nodes=missing) if missing else "", "red"))
+
+
+def summarize_usage(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> tuple[str, str]:
+    """Count the nodes and how busy their GPUs are, and name the nodes that send nothing."""
     reporting = [gauged for gauged in nodes if gauged.sample and not is_silent(gauged, now, silence_limit)]
     gpus = [gpu for gauged in reporting if gauged.sample for gpu in gauged.sample.gpus]
     utilizations = [gpu.busy for gpu in gpus if gpu.busy is not None]
@@ -208,7 +214,7 @@ def _summarize(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> 
         gpu_text = trn("{n} GPU: {busy:.0f} % busy", "{n} GPUs: {busy:.0f} % busy", len(gpus), busy=busy)
         summary = tr(", ").join((summary, gpu_text))
     missing = fold_names([gauged.node.name for gauged in nodes if gauged not in reporting])
-    return Text.assemble(summary, (tr("; no answer: {nodes}", nodes=missing) if missing else "", "red"))
+    return summary, missing
 
 
 def _render_row(
@@ -226,10 +232,10 @@ def _render_row(
         (run, ""),
         (_render_gpus(group), _busy_style(group, first.sample.gpu_busy)),
         (_render_each_gpu(first) if len(group) == 1 else trn("{n} node", "{n} nodes", len(group)), ""),
-        (_render_gpu_memory(group), ""),
-        (_render_range(group, _max_temperature), "red" if _is_hot(group) else ""),
+        (render_gpu_memory(group), ""),
+        (render_range(group, max_temperature), "red" if is_hot(group) else ""),
         (_render_cpu(group), ""),
-        (_render_memory(group), ""),
+        (render_memory(group), ""),
         (_render_rate(group, lambda gauged: gauged.traffic.received), ""),
         (_render_rate(group, lambda gauged: gauged.traffic.sent), ""),
     )
@@ -243,12 +249,14 @@ def _busy_style(group: Sequence[NodeUsage], busy: float | None) -> str:
     return "green" if busy >= BUSY else "yellow" if busy >= IDLE else "red"
 
 
-def _is_hot(group: Sequence[NodeUsage]) -> bool:
-    temperatures = [_max_temperature(gauged) for gauged in group]
+def is_hot(group: Sequence[NodeUsage]) -> bool:
+    """Return whether a GPU of these nodes is hot."""
+    temperatures = [max_temperature(gauged) for gauged in group]
     return any(temperature is not None and temperature >= HOT for temperature in temperatures)
 
 
-def _problem_of(gauged: NodeUsage, now: float, silence_limit: float) -> str:
+def describe_problem(gauged: NodeUsage, now: float, silence_limit: float) -> str:
+    """Return why a node sends nothing, or why its GPUs cannot be read; empty if all is well."""
     if gauged.error:
         return gauged.error
     if is_silent(gauged, now, silence_limit) and gauged.updated_at is not None:
@@ -262,7 +270,7 @@ def _render_gpus(group: Sequence[NodeUsage]) -> str:
         return ""
     if len(group) == 1:
         return f"{sparkline(group[0].history)} {utilizations[0]:3.0f} %"
-    return _render_range(group, lambda gauged: gauged.sample.gpu_busy if gauged.sample else None, " %")
+    return render_range(group, lambda gauged: gauged.sample.gpu_busy if gauged.sample else None, " %")
 
 
 def sparkline(percentages: Sequence[float]) -> str:
@@ -281,7 +289,8 @@ def _render_each_gpu(gauged: NodeUsage) -> str:
     return " ".join([*utilizations, *(["..."] if len(gpus) > MAX_GPUS else [])])
 
 
-def _render_gpu_memory(group: Sequence[NodeUsage]) -> str:
+def render_gpu_memory(group: Sequence[NodeUsage]) -> str:
+    """Write how full the fullest GPU of these nodes is: `61/80 GiB`."""
     gpus = [gpu for gauged in group if gauged.sample for gpu in gauged.sample.gpus]
     with_memory = [gpu for gpu in gpus if gpu.memory and gpu.memory_used is not None]
     fullest = max(with_memory, key=_memory_share, default=None)
@@ -294,7 +303,8 @@ def _memory_share(gpu: GpuUsage) -> float:
     return (gpu.memory_used or 0) / (gpu.memory or 1)
 
 
-def _max_temperature(gauged: NodeUsage) -> float | None:
+def max_temperature(gauged: NodeUsage) -> float | None:
+    """Return the temperature of a node's hottest GPU."""
     temperatures = [
         gpu.temperature for gpu in (gauged.sample.gpus if gauged.sample else ()) if gpu.temperature
     ]
@@ -303,7 +313,7 @@ def _max_temperature(gauged: NodeUsage) -> float | None:
 
 def _render_cpu(group: Sequence[NodeUsage]) -> str:
     gauged = group[0]
-    cpu_text = _render_range(
+    cpu_text = render_range(
         group,
         lambda gauged: gauged.sample.cpu * 100 if gauged.sample and gauged.sample.cpu is not None else None,
         " %",
@@ -312,7 +322,8 @@ def _render_cpu(group: Sequence[NodeUsage]) -> str:
     return f"{sparkline(gauged.history)} {cpu_text}" if has_no_gpu else cpu_text
 
 
-def _render_memory(group: Sequence[NodeUsage]) -> str:
+def render_memory(group: Sequence[NodeUsage]) -> str:
+    """Write how full the memory of these nodes is at most: `120/1007 GiB`."""
     samples = [gauged.sample for gauged in group if gauged.sample and gauged.sample.memory]
     if not samples:
         return ""
@@ -333,7 +344,7 @@ def render_traffic(rate: float) -> str:
     return "0" if rate < 1 else f"{rate:.0f} B/s"
 
 
-def _render_range(group: Sequence[NodeUsage], metric: Metric, unit: str = "") -> str:
+def render_range(group: Sequence[NodeUsage], metric: Metric, unit: str = "") -> str:
     """Write the one value, or from which to which it goes."""
     values = [value for gauged in group if (value := metric(gauged)) is not None]
     if not values:

@@ -67,6 +67,11 @@ def render_duration(seconds: float) -> str:
     return tr(_DURATIONS["".join(unit for unit, _ in units)], n=count, rest=rest)
 
 
+def duration_forms() -> dict[str, str]:
+    """Return how `render_duration` writes a span, by its units, with {n} and {rest} in their places."""
+    return {units: tr(form) for units, form in _DURATIONS.items()}
+
+
 def render_seconds(seconds: float) -> str:
     """Write a time that was measured: `3.6 s`, from a minute on in whole seconds."""
     return tr("{seconds:.1f} s", seconds=seconds) if seconds < 59.95 else render_duration(seconds)

@@ -58,7 +58,7 @@ def test_a_run_is_watched_diagnosed_and_stopped(cluster: Lab, tmp_path: Path, br
     try:
         wait_until(link.exists, "a browser is opened")
         browser.show(link.read_text(encoding="utf-8"))
-        browser.wait_for(f"document.querySelector('#runs a[href=\"#{run}\"]')", "the run in the list")
+        browser.wait_for(f"document.querySelector('#runs a[href=\"#{run[-4:]}\"]')", "the run in the list")
         browser.run("document.querySelector('#runs a').click()")
         browser.wait_for("document.querySelectorAll('#nodes .cell').length === 3", "the ranks")
         browser.wait_for("document.getElementById('lines').textContent.includes('loss=')", "lines")

@@ -29,7 +29,7 @@ def test_a_run_is_seen_and_stopped(cluster: Lab, tmp_path: Path) -> None:
     try:
         url = read_until(page, "http://").strip()
         with stream(url, "") as runs:
-            assert run in runs.read_part("runs", "RUNNING")
+            assert f"#{run[-4:]}" in runs.read_part(f"runs/{run}", "RUNNING")
         with stream(url, run) as events:
             summary = events.read_part("summary", "RUNNING")
             assert 'data-live="yes"' in summary and "Stop it?" in summary

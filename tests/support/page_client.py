@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from waiting import HANG
 
-from clusterctl.cli.actions.monitor.ui.feed import Feed, Source
-from clusterctl.cli.actions.monitor.ui.fragments import render_page
+from clusterctl.cli.actions.monitor.ui.feed import Feed, Source, UnknownRunError
 from clusterctl.cli.actions.monitor.ui.server import UiServer
+from clusterctl.cli.actions.monitor.ui.skeleton import render_page
+from clusterctl.protocol.run_id import RunId, parse_run_id
 
 
 @contextmanager
@@ -30,6 +31,15 @@ def serve_page(source: Source, cluster: str) -> Iterator[UiServer]:
             running.shutdown()
             thread.join()
     running.server_close()
+
+
+def find_known(text: str) -> RunId:
+    """Find a run by its id, or the one of the tests by its short id."""
+    if (run_id := parse_run_id(text)) is not None:
+        return run_id
+    if text in ("923c", "923d"):
+        return RunId(f"digits-20261123T070708-{text}")
+    raise UnknownRunError(f"no run is called {text}")
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:

@@ -133,8 +133,8 @@ def ui(settings: Settings, port: int, no_open: bool) -> int:
     """
     inventory, chosen = load_chosen_inventory(settings)
     from clusterctl.cli.actions.monitor.ui.feed import Feed
-    from clusterctl.cli.actions.monitor.ui.fragments import render_page
     from clusterctl.cli.actions.monitor.ui.server import serve
+    from clusterctl.cli.actions.monitor.ui.skeleton import render_page
     from clusterctl.cli.actions.monitor.ui.source import ClusterSource
     from clusterctl.cli.context.nodes import open_cluster
 

@@ -442,7 +442,7 @@ def ps(
     *,
     pulse: bool = False,
 ) -> RunListing:
-    """List the runs that a node remembers, newest first; `pulse` requests signs of life of those that run."""
+    """List the runs that a node remembers, newest first; `pulse`: with signs of life, and how far they are."""
     request: PsRequest = {
         "workdir": node.workdir,
         "node": node.name,
@@ -451,7 +451,8 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    header = query(c, *over_login_node(node, "ps", request), interpreter)
+    verb: VerbName = "pulse" if pulse and node.allocation is None else "ps"
+    header = query(c, *over_login_node(node, verb, request), interpreter)
     midpoint = (asked_at + time.time()) / 2
     runs, dropped = read_listing(node, header, limit)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, dropped)

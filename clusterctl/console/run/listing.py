@@ -25,12 +25,14 @@ from clusterctl.console.terminal import is_verbose, make_table, stdout, table_wi
 from clusterctl.console.text import UNBROKEN, cut_text, sanitize
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.cause import describe_cause
+from clusterctl.plans.runs.progress import Progress
 from clusterctl.plans.runs.rows import join_ranks
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     NodeState,
     Parts,
+    find_progress,
     roster_of,
     run_ended,
     run_seconds,
@@ -40,7 +42,7 @@ from clusterctl.plans.runs.state import (
 from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN, RunState
+from clusterctl.protocol.states import LIVE, STALLED, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
@@ -97,12 +99,57 @@ def show_runs(
     console.print(table)
 
 
-def list_run_rows(
-    runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
-) -> list[tuple[RunId, str, list[str]]]:
-    """List the runs as ids, states, and the cells below `run_headings`."""
-    rows = _judge_runs(runs, viewer, node_names)
-    return [(row.run_id, row.state, [cell.plain for cell in _render_cells(row)]) for row in rows]
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in the list of the page of `ui`; `cause` may be long.
+
+    Of a live run alone `began` is by our clock, and `quiet_since` when a rank made progress last, if that is too long.
+    """
+
+    run_id: RunId
+    state: RunState
+    job: str
+    attempt: int
+    nodes: str
+    launched_by: str
+    is_own: bool
+    cause: str
+    submitted: float
+    began: float | None
+    seconds: float | None
+    progress: Progress | None
+    quiet_since: float | None = None
+
+
+def summarize_runs(
+    runs: Mapping[RunId, Parts],
+    viewer: Owner,
+    node_names: Collection[str] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
+) -> list[RunSummary]:
+    """Sum up each run, in the order in which they come; texts of nodes are harmless in a terminal."""
+    return [_summarize(row) for row in _judge_runs(runs, viewer, node_names, offsets)]
+
+
+def _summarize(row: _Row) -> RunSummary:
+    now, part = time.time(), latest_part(row.parts)
+    seconds = run_seconds(row.parts, now, row.offsets)
+    is_live = row.state in LIVE
+    return RunSummary(
+        run_id=row.run_id,
+        state=row.state,
+        job=sanitize(part.job),
+        attempt=part.attempt,
+        nodes=_count_nodes(row.parts),
+        launched_by=tr("you") if row.is_own else sanitize(part.launched_by),
+        is_own=row.is_own,
+        cause="" if row.state == STALLED else sanitize(_describe_end(row)),
+        submitted=part.submitted - row.offsets.get(part.node, 0.0),
+        began=now - seconds if is_live and seconds is not None else None,
+        seconds=seconds,
+        progress=find_progress(row.parts),
+        quiet_since=stalled_since(row.parts) if row.state == STALLED else None,
+    )
 
 
 def _judge_runs(

@@ -26,11 +26,17 @@ from clusterctl.translation import tr
 MAX_ATTEMPTS = 5  # that have ended, in the result
 
 
-def render_head(run: ReportedRun, heading: str = "h1") -> Html:
-    """Return the job as the title, its state, and in one line what run it is; `heading` is the title's element."""
+def render_head(run: ReportedRun, heading: str = "h1", since: float | None = None, step: str = "") -> Html:
+    """Return the job as the title, its state, and in one line what run it is; `heading` is the title's element.
+
+    `since`: when the workers of a live run began, from where a page with a script counts; `step`: a newer one.
+    """
     latest = run.latest
     title = (latest.job if latest else "") or short_id(run.run_id)
-    facts = [element("li", element("span", name, class_="faint"), " ", value) for name, value in _facts(run)]
+    facts = [
+        element("li", element("span", name, class_="faint"), " ", value)
+        for name, value in _facts(run, since, step)
+    ]
     return element(
         "div",
         element(heading, title, " ", state_chip(run.state)),
@@ -40,15 +46,15 @@ def render_head(run: ReportedRun, heading: str = "h1") -> Html:
     )
 
 
-def _facts(run: ReportedRun) -> list[tuple[str, Child]]:
+def _facts(run: ReportedRun, since: float | None, newest: str) -> list[tuple[str, Child]]:
     """Name what distinguishes a run at a glance; what is not known is left out."""
     latest = run.latest
     attempt = latest.attempt if latest else 1
     facts: list[tuple[str, Child]] = [
-        (tr("ran for"), describe_span(run)),
+        (tr("ran for"), describe_span(run) if since is None else element("time", data_since=round(since))),
         (tr("attempt"), str(attempt) if attempt > 1 else ""),
         (tr("epoch"), describe_epoch(run)),
-        (tr("step"), describe_step(run)),
+        (tr("step"), newest or describe_step(run)),
         (tr("nodes"), describe_nodes(run)),
         (tr("by"), latest.launched_by if latest else ""),
         (tr("id"), element("code", short_id(run.run_id))),

@@ -7,7 +7,7 @@ line, the suspects first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from clusterctl.node_texts import translate_node_text
@@ -25,6 +25,7 @@ from clusterctl.plans.runs.state import (
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
+from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.states import LOST, STOPPED, UNKNOWN
 from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names, fold_ranges
@@ -50,7 +51,10 @@ Age = Callable[[float], str]  # writes how long ago a moment was, by this machin
 
 @dataclass(frozen=True)
 class RankCell:
-    """Ranks in the same state: `0-7`, `running`; `kind` is good, bad, live, warn or nothing."""
+    """Ranks in the same state: `0-7`, `running`; `kind` is good, bad, live, warn or nothing.
+
+    Of a run that has ended only the rank that is the cause is bad, if one is known.
+    """
 
     numbers: str
     state: str
@@ -59,7 +63,7 @@ class RankCell:
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node of a run, or many that are alike."""
+    """A node of a run, or many that are alike; `is_cause`: its failure, if it has one, may be that of the run."""
 
     node_ranks: str
     nodes: str
@@ -67,6 +71,7 @@ class NodeRow:
     since: str
     ranks: tuple[RankCell, ...]
     note: str
+    is_cause: bool = True
 
 
 def list_node_rows(
@@ -84,10 +89,15 @@ def list_node_rows(
     names = sorted(node_states, key=lambda name: _node_rank_key(ranks[name]))
     losses = verdict.losses if verdict is not None else {}  # why the others lost a node
     rows = {name: _describe_part(node_states[name], slots.get(name), losses.get(name, "")) for name in names}
-    cells = {name: _rank_cells(node_states[name], stalls.get(name, NO_STALLS), judgement) for name in names}
+    cause = verdict.cause.failure if verdict is not None and verdict.cause is not None else None
+    cells = {
+        name: _keep_cause(_rank_cells(node_states[name], stalls.get(name, NO_STALLS), judgement), cause)
+        for name in names
+    }
     groups: dict[object, list[str]] = {}
     for name in names:
-        alike = (*rows[name], tuple((cell.state, cell.kind) for cell in cells[name]), ranks[name] is None)
+        states = tuple((cell.state, cell.kind) for cell in cells[name])
+        alike = (*rows[name], states, ranks[name] is None, cause is not None and cause.node == name)
         groups.setdefault(alike if len(names) > MAX_ROWS else name, []).append(name)
     return [
         NodeRow(
@@ -101,6 +111,7 @@ def list_node_rows(
                 _describe_stalls(group, stalls),
                 _describe_quiet([node_states[name] for name in group], age),
             ),
+            cause is None or cause.node in group,
         )
         for group in groups.values()
     ]
@@ -155,6 +166,16 @@ def _rank_cells(
     return tuple(
         RankCell(str(rank.rank), *_mark_rank(rank, node, judgement, is_stalled=rank.rank in stalls))
         for rank in node.ranks
+    )
+
+
+def _keep_cause(cells: tuple[RankCell, ...], cause: Failure | None) -> tuple[RankCell, ...]:
+    """Leave only the rank bad that is the cause; where a node is the cause no rank is."""
+    if cause is None:
+        return cells
+    return tuple(
+        replace(cell, kind="") if cell.kind == "bad" and cell.numbers != str(cause.rank) else cell
+        for cell in cells
     )
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.facts import render_gpu_memory
 from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
+from clusterctl.plans.runs.progress import Progress, choose_progress, parse_progress
 from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
     MAX_ATTEMPTS,
@@ -273,6 +274,7 @@ class NodeState:
     warm_until: float | None = None  # how long a process of its node waits for the next launch at most
     halted: tuple[HaltedProcess, ...] = ()  # while it lives
     alone: AloneRecord | None = None  # of one that succeeded
+    progress: Progress | None = None  # by its logs, where that was asked for
 
     @property
     def agent_count(self) -> int:
@@ -350,6 +352,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         warm_until=raw.record("warm").moment("until"),
         halted=tuple(_parse_halted(raw)),
         alone=read_alone(raw.record("alone")) if state == SUCCEEDED else None,
+        progress=parse_progress(raw.record("progress")),
     )
 
 
@@ -410,6 +413,17 @@ def stalled_since(parts: Parts) -> float | None:
     """Return when a rank made progress last (Unix s), if that is too long ago or was when the run ended."""
     quiet = [part.quiet_since for part in parts.values() if part]
     return min((since for since in quiet if since is not None), default=None)
+
+
+def find_progress(parts: Parts) -> Progress | None:
+    """Return how far a run is by the logs of its lowest rank that has printed something, of the latest attempt."""
+    known = [part for part in parts.values() if part and part.progress]
+    latest = max((part.attempt for part in known), default=1)
+    return choose_progress(
+        (min((rank.rank for rank in part.ranks), default=MAX_RANK), part.progress)
+        for part in known
+        if part.progress and part.attempt == latest
+    )
 
 
 def roster_of(parts: Parts) -> tuple[SlotState, ...]:

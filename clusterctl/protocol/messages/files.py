@@ -325,6 +325,14 @@ class HeldMemory(TypedDict, total=False):
     by: list[GpuUser]
 
 
+class Progress(TypedDict):
+    """How far a rank is by its logs: the newest step, of how many, and losses at even distances, each a list of one."""
+
+    step: int | None
+    total: int | None
+    losses: list[list[float | None]]  # null if it is not finite
+
+
 class RankActivity(TypedDict):
     """A sign of life of a rank."""
 
@@ -424,6 +432,7 @@ class State(CopiedFromSpec, StateChange, Membership):
     halted: NotRequired[list[HaltedProcess]]  # in answers only
     stopping: NotRequired[str | None]  # in answers only
     activity: NotRequired[dict[str, RankActivity]]  # in answers only
+    progress: NotRequired[Progress]  # in answers only
     slurm_job: NotRequired[str]  # in answers of a login node only
     queue: NotRequired[Any]  # the same: QueueFacts, of a run that waits
     stop_kind: NotRequired[str]  # the same: of a part that Slurm has ended, see StopOrder

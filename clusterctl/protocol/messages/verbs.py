@@ -45,6 +45,7 @@ VerbName = Literal[
     "orphans",
     "probe",
     "ps",
+    "pulse",
     "pythons",
     "shell",
     "slurm",
@@ -502,7 +503,7 @@ class StopReport(TypedDict):
 
 
 class PsRequest(OfNode):
-    """The verb `ps`: the runs that a node remembers; `run` is the beginning of an id."""
+    """The verbs `ps` and `pulse`: the runs that a node remembers; `run` is the beginning of an id."""
 
     run: str | None
     limit: int

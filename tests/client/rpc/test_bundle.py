@@ -117,6 +117,7 @@ MAX_BYTES = {
     "orphans": 27_000,
     "probe": 52_400,
     "ps": 21_900,
+    "pulse": 40_000,
     "pythons": 16_100,
     "shell": 28_000,
     "slurm": 68_900,

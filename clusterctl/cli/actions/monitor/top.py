@@ -64,7 +64,7 @@ class UtilizationMonitor:
         self._cluster, self._interval, self._as_json = cluster, interval, as_json
         self._openmetrics = openmetrics
         self._name, self._all_nodes = inventory.cluster, inventory.nodes
-        self._shares_machine = len(nodes) > 1 and all(
+        self.shares_machine = len(nodes) > 1 and all(
             name_lab(node.host, node.ssh.key, node.ssh.proxy_command) for node in nodes
         )
         self._runs: dict[str, str] = {}
@@ -72,15 +72,15 @@ class UtilizationMonitor:
         self._pythons = {node.name: interpreter(node) for node in nodes}
         self._gauged = {node.name: NodeUsage(node) for node in nodes}
         self._errors: dict[str, ClusterctlError] = {}
-        self._silence = max(MIN_SILENCE, interval * SILENT_AFTER)
+        self.silence_limit = max(MIN_SILENCE, interval * SILENT_AFTER)
 
     def show_once(self) -> int:
         """Show one look; 0 when all nodes answered, 5 some, 4 none."""
         deadline = time.monotonic() + ONCE_LIMIT
         finding = None if self._as_json else self._start_finding_runs()
-        with closing(self._open(ONCE_INTERVAL, reconnect=False)) as streams:
+        with closing(self.open(reconnect=False, interval=ONCE_INTERVAL)) as streams:
             while self._pending_nodes() and time.monotonic() < deadline:
-                self._receive(streams, 0.2)
+                self.receive(streams, 0.2)
         if finding is not None:
             INTERRUPTS.call(lambda: finding.join(RUNS_LIMIT))
         self._show()
@@ -90,22 +90,22 @@ class UtilizationMonitor:
 
     def show_live(self) -> int:
         """Show one look after the other until Ctrl-C."""
-        with closing(self._open(self._interval, reconnect=True)) as streams:
+        with closing(self.open(reconnect=True)) as streams:
             if not self._as_json and sys.stdout.isatty() and uses_color(sys.stdout):
                 with (
                     reading_keys() as read_keys,
-                    UtilizationView(self._silence, self._name, self._interval) as dashboard,
+                    UtilizationView(self.silence_limit, self._name, self._interval) as dashboard,
                 ):
                     while dashboard.press(read_keys()):
-                        self._receive(streams, REDRAW)
+                        self.receive(streams, REDRAW)
                         self._find_runs_again()
                         self._export()
-                        dashboard.show(self._nodes, time.monotonic(), self._layout)
+                        dashboard.show(self.nodes, time.monotonic(), self._layout)
                     return 0
             while True:
                 next_show = time.monotonic() + self._interval
                 while (remaining := next_show - time.monotonic()) > 0:
-                    self._receive(streams, min(remaining, REDRAW))
+                    self.receive(streams, min(remaining, REDRAW))
                 self._show()
 
     def _find_runs_again(self) -> None:
@@ -125,19 +125,23 @@ class UtilizationMonitor:
 
     @property
     def _layout(self) -> TopLayout:
-        return TopLayout(runs=self._runs, shares_machine=self._shares_machine)
+        return TopLayout(runs=self._runs, shares_machine=self.shares_machine)
 
     @property
-    def _nodes(self) -> list[NodeUsage]:
+    def nodes(self) -> list[NodeUsage]:
+        """Return what is known of each node."""
         return list(self._gauged.values())
 
-    def _open(self, interval: float, *, reconnect: bool) -> UtilizationStreams:
-        nodes = [gauged.node for gauged in self._nodes]
-        streams = UtilizationStreams(self._cluster, nodes, self._pythons, interval, reconnect=reconnect)
+    def open(self, *, reconnect: bool, interval: float | None = None) -> UtilizationStreams:
+        """Open the stream of each node, by default with the monitor's interval."""
+        nodes = [gauged.node for gauged in self.nodes]
+        every = self._interval if interval is None else interval
+        streams = UtilizationStreams(self._cluster, nodes, self._pythons, every, reconnect=reconnect)
         streams.open_all()
         return streams
 
-    def _receive(self, streams: UtilizationStreams, wait: float) -> None:
+    def receive(self, streams: UtilizationStreams, wait: float) -> None:
+        """Take in what the nodes send within `wait` seconds."""
         for update in streams.updates(wait):
             name, now = update.node.name, time.monotonic()
             if update.value is not None:
@@ -162,16 +166,16 @@ class UtilizationMonitor:
         if self._openmetrics is not None:
             path = Path(self._openmetrics)
             unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-            unfinished.write_text(render_openmetrics(self._nodes), encoding="utf-8")
+            unfinished.write_text(render_openmetrics(self.nodes), encoding="utf-8")
             unfinished.replace(path)
 
     def _show(self) -> None:
         now = time.monotonic()
         self._export()
         if self._as_json:
-            write_line(top_to_json(self._nodes, now))
+            write_line(top_to_json(self.nodes, now))
         else:
-            show_top(self._nodes, now, self._silence, self._layout)
+            show_top(self.nodes, now, self.silence_limit, self._layout)
 
 
 POINTS, JSON_POINTS = 120, 600

@@ -1,7 +1,8 @@
 """What open pages show, kept up to date by one thread per view as long as a page shows it.
 
 A view is the list of runs, or one run. It has parts, which are HTML, and the last log lines. Parts are replaced as a
-whole, so only the newest counts; lines have numbers, so that a page that was cut off goes on where it was.
+whole, so only the newest counts; of a table with many rows each is a part, `runs/ID`, and an empty one a row that is
+gone. Lines have numbers, so that a page that was cut off goes on where it was.
 
     Source --publish, add_lines--> View --read--> one connection per open page
 """
@@ -13,13 +14,14 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 from typing import Protocol
 
-from clusterctl.plans.report.markup import Html, element
+from clusterctl.plans.report.markup import NOTHING, Html, element
+from clusterctl.protocol.run_id import RunId
 
 MAX_WATCHERS = 16  # open pages
 MAX_VIEWS = 6  # runs that pages show at the same time, the list of runs included
@@ -32,17 +34,22 @@ MAX_SENT = 500  # lines at a time
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a log; `label` is that of its stream, if it is not stdout."""
+    """A line of a log; `label` is that of its stream, if it is not stdout, `time` is by our clock."""
 
     number: int
     node: str
     rank: int | None
     label: str
     text: str
+    time: float | None = None
 
 
 class TooManyError(Exception):
     """There are as many pages or runs open as can be."""
+
+
+class UnknownRunError(Exception):
+    """No run, or more than one, is meant by a text; the message is for the page."""
 
 
 class LineBuffer:
@@ -52,12 +59,14 @@ class LineBuffer:
         self._most, self._by_node = most, dict[str, deque[Line]]()
         self.last = 0  # the number of the newest line
 
-    def add(self, node: str, rank: int | None, label: str, texts: Iterable[str]) -> None:
-        """Keep lines of a node."""
+    def add(
+        self, node: str, rank: int | None, label: str, texts: Iterable[str], times: Iterable[float] = ()
+    ) -> None:
+        """Keep lines of a node, and when each was written, if that is known."""
         kept = self._by_node.setdefault(node, deque())
-        for text in texts:
+        for text, moment in zip(texts, chain(times, repeat(None))):  # noqa: B905 - the second has no end
             self.last += 1
-            kept.append(Line(self.last, node, rank, label, text[:MAX_LINE]))
+            kept.append(Line(self.last, node, rank, label, text[:MAX_LINE], moment))
         room = max(MIN_LINES, self._most // len(self._by_node))
         for lines in self._by_node.values():
             while len(lines) > room:
@@ -101,10 +110,21 @@ class View:
                 self._parts[name] = self._version, html.markup
                 self._changed.notify_all()
 
-    def add_lines(self, node: str, rank: int | None, label: str, texts: Iterable[str]) -> None:
+    def publish_rows(self, table: str, rows: Mapping[str, Html]) -> None:
+        """Show rows of a table by their keys; those that it had and that are missing now go away."""
+        gone = [name for name, (_, html) in self._parts.items() if html and name.startswith(f"{table}/")]
+        for name in gone:
+            if name.partition("/")[2] not in rows:
+                self.publish(name, NOTHING)
+        for key, html in rows.items():
+            self.publish(f"{table}/{key}", html)
+
+    def add_lines(
+        self, node: str, rank: int | None, label: str, texts: Iterable[str], times: Iterable[float] = ()
+    ) -> None:
         """Show lines of a log."""
         with self._changed:
-            self._lines.add(node, rank, label, texts)
+            self._lines.add(node, rank, label, texts, times)
             self._changed.notify_all()
 
     def read(self, cursor: Cursor, limit: float) -> tuple[dict[str, str], list[Line]] | None:
@@ -188,6 +208,12 @@ class Source(Protocol):
 
     def follow(self, view: View) -> None:
         """Keep a view up to date until its `pause` returns False."""
+
+    def find(self, text: str) -> RunId:
+        """Return the run that an id, its beginning or a short id means; raises UnknownRunError."""
+
+    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+        """Yield all lines of a run as text, piece by piece; raises UnknownRunError."""
 
     def diagnose(self, run_id: str) -> Html:
         """Find out where the ranks of a run are."""

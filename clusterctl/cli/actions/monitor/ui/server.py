@@ -6,12 +6,12 @@ a POST of our own page besides. There are no cookies.
 
     GET  /TOKEN/            the page          POST /TOKEN/diagnose   {"run": ID}
     GET  /TOKEN/events      its stream        POST /TOKEN/stop       {"run": ID}
+    GET  /TOKEN/log         all lines of a run, as a file
     GET  /open/TICKET       leads to the page, once and this account only: others see a browser's command line
 """
 
 from __future__ import annotations
 
-import hmac
 import os
 import re
 import secrets
@@ -22,17 +22,24 @@ import threading
 import time
 import webbrowser
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from http.client import LineTooLong
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
-from io import BufferedIOBase
+from itertools import chain
 from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from urllib.parse import parse_qs
 
 import click
 
-from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, Line, TooManyError, View
+from clusterctl.cli.actions.monitor.ui.connections import (
+    Connections,
+    Request,
+    find_owners,
+    is_own_connection,
+    is_same,
+    list_connections,
+)
+from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, Line, TooManyError, UnknownRunError, View
 from clusterctl.cli.context.nodes import current_owner
 from clusterctl.console.terminal import hint, info
 from clusterctl.console.text import json_text
@@ -45,10 +52,6 @@ from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
-MAX_CONNECTIONS = 64  # that have shown the token
-MAX_UNPROVEN = 16
-PROOF_LIMIT = 5.0  # seconds for the head of a request, however slowly it is sent
-MAX_HEAD = 32 << 10  # bytes; a browser sends less than one
 TOKEN_BYTES = 24
 TICKET_LIFE = 60.0  # seconds
 MAX_BODY, MAX_PATH = 4096, 2048
@@ -57,6 +60,7 @@ BEAT = 10.0  # seconds between two signs of life of a stream
 PACE = 0.2  # seconds between two messages of a stream
 CHECK = 1.0  # seconds between two looks whether a page is still there
 RETRY = 2000  # milliseconds after which a page connects again
+RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")  # an id, its beginning, or a short id
 HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -72,84 +76,11 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 FOLDER = Path(__file__).parent
-CONNECTIONS = ("/proc/net/tcp", "/proc/net/tcp6")
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
 CROSSHAIR = "crosshair.js"  # sent with the script of the page
-GETS = {"", "events", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
+GETS = {"", "events", "log", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
 POSTS = {"diagnose", "stop"}
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
-
-
-class Connections:
-    """The open connections: those that have shown the token, and the few that have not, for seconds.
-
-    Every account of the machine can connect to 127.0.0.1. So a connection without the token takes no place of one that
-    has it, and the oldest of those without it makes room for the next: a browser sends its request at once.
-    A connection is closed only after `remove`, so no descriptor of another is ever cut.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._unproven: dict[socket.socket, float] = {}  # with the end of their time, the oldest first
-        self._proven: set[socket.socket] = set()
-
-    def add(self, connection: socket.socket) -> None:
-        """Count a new one; of too many without the token the oldest is cut."""
-        with self._lock:
-            self._unproven[connection] = time.monotonic() + PROOF_LIMIT
-            if len(self._unproven) > MAX_UNPROVEN:
-                self._cut(next(iter(self._unproven)))
-
-    def prove(self, connection: socket.socket) -> bool:
-        """Count one among those that have shown the token; False if there are too many, or it was cut before."""
-        with self._lock:
-            if connection not in self._unproven or len(self._proven) >= MAX_CONNECTIONS:
-                return False
-            del self._unproven[connection]
-            self._proven.add(connection)
-            return True
-
-    def cut_late(self) -> None:
-        """Cut those whose time is over."""
-        with self._lock:
-            now = time.monotonic()
-            for connection in [one for one, end in self._unproven.items() if end <= now]:
-                self._cut(connection)
-
-    def remove(self, connection: socket.socket) -> None:
-        """Count it no longer: it is about to be closed."""
-        with self._lock:
-            self._unproven.pop(connection, None)
-            self._proven.discard(connection)
-
-    def _cut(self, connection: socket.socket) -> None:
-        del self._unproven[connection]
-        with suppress(OSError):  # it has gone by itself
-            connection.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
-
-
-class Request(BufferedIOBase):
-    """What a client sends, of which the lines of the head are limited together."""
-
-    def __init__(self, file: BufferedIOBase) -> None:
-        self._file, self._left = file, MAX_HEAD
-
-    def readline(self, size: int | None = -1) -> bytes:
-        """Read a line of the head; raises LineTooLong after too many bytes."""
-        line = self._file.readline(self._left + 1 if size is None or size < 0 else min(size, self._left + 1))
-        self._left -= len(line)
-        if self._left < 0:
-            raise LineTooLong("head")
-        return line
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Read the body."""
-        return self._file.read(size)
-
-    def close(self) -> None:
-        """Close what is below."""
-        self._file.close()
-        super().close()
 
 
 class RefusedError(Exception):
@@ -177,7 +108,9 @@ class UiServer(ThreadingMixIn, TCPServer):
         """Listen; OSError if the port cannot be had."""
         self.feed, self.page = feed, page
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
-        self.asking = {name: threading.Lock() for name in POSTS}  # held while the nodes answer to a button
+        self.asking = {
+            name: threading.Lock() for name in {*POSTS, "log"}
+        }  # held while the nodes answer to a button
         self.connections = Connections()
         self._tickets: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -226,36 +159,6 @@ class UiServer(ThreadingMixIn, TCPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Report nothing: a client that goes away is no error, and one that breaks the protocol gets no lines here."""
-
-
-def is_same(secret: str, text: str) -> bool:
-    """Compare in constant time."""
-    return hmac.compare_digest(secret.encode(), text.encode("utf-8", "replace"))
-
-
-def _list_connections() -> str:
-    """Read which connections this machine has; empty where it does not report that."""
-    texts = []
-    for name in CONNECTIONS:
-        with suppress(OSError):
-            texts.append(Path(name).read_text(encoding="ascii"))
-    return "".join(texts)
-
-
-def find_owners(table: str, client: tuple[str, int], port: int) -> set[int]:
-    """Return the accounts at the other end of a connection to `port` here; none if it is not in the table."""
-    here, there = (
-        f"{int.from_bytes(socket.inet_aton(address), sys.byteorder):08X}:{number:04X}"
-        for address, number in (("127.0.0.1", port), client)
-    )
-    # an address of version 6 may end with one of version 4
-    rows = [line.split() for line in table.splitlines()]
-    return {int(row[7]) for row in rows if len(row) > 7 and row[1].endswith(there) and row[2].endswith(here)}
-
-
-def is_own_connection(owners: set[int]) -> bool:
-    """Return whether a connection is known to be of this account, or of root; one that is in no table is not."""
-    return bool(owners) and owners <= {0, os.getuid()}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -324,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(403, tr("the request comes from another page"))
 
     def _open(self, ticket: str) -> None:
-        owners = find_owners(_list_connections(), self.client_address, self.server.port)
+        owners = find_owners(list_connections(), self.client_address, self.server.port)
         if not is_own_connection(owners) or not self.server.use_ticket(ticket):
             raise RefusedError(
                 403, tr("this link was used or is too old; open the address that `clusterctl ui` prints")
@@ -334,6 +237,8 @@ class Handler(BaseHTTPRequestHandler):
     def _get(self, name: str, query: str) -> None:
         if name == "events":
             self._stream(query)
+        elif name == "log":
+            self._download(query)
         elif name == STYLE_FILE:
             style = f"{STYLE}{(FOLDER / STYLE_FILE).read_text(encoding='utf-8')}"
             self._answer(200, "text/css; charset=utf-8", style.encode())
@@ -378,20 +283,44 @@ class Handler(BaseHTTPRequestHandler):
     def _stream(self, query: str) -> None:
         asked = parse_qs(query, max_num_fields=4, errors="replace")
         text = asked.get("run", [""])[-1]
-        run_id = parse_run_id(text) if text else RunId("")
-        if run_id is None:
-            raise RefusedError(400, tr("this is no run"))
+        run_id = self._find(text) if text else RunId("")
         event_id = self.headers.get("Last-Event-ID") or asked.get("last", [""])[-1]
         try:
             with self.server.feed.watch(run_id) as view:
                 self._send_events(view, view.resume(event_id))
         except TooManyError:
-            raise RefusedError(503, tr("too many pages are open")) from None
+            raise RefusedError(503, tr("too many pages are open; close one of them")) from None
+
+    def _find(self, text: str) -> RunId:
+        if not RUN.fullmatch(text):
+            raise RefusedError(400, tr("this is no run"))
+        try:
+            return self.server.feed.source.find(text)
+        except UnknownRunError as error:
+            raise RefusedError(404, str(error)) from None
+
+    def _download(self, query: str) -> None:
+        """Send the whole log as a file, as fast as it is taken; one at a time, each asks all nodes of the run."""
+        asked = parse_qs(query, max_num_fields=4, errors="replace")
+        run_id = self._find(asked.get("run", [""])[-1])
+        asking = self.server.asking["log"]
+        if not asking.acquire(blocking=False):
+            raise RefusedError(409, tr("another log is being downloaded already"))
+        try:
+            with closing(self.server.feed.source.read_log(run_id)) as pieces:
+                first = next(pieces, "")  # before the answer begins: there may be none
+                self._begin(200, TEXT, {"Content-Disposition": f'attachment; filename="{run_id}.log"'})
+                for piece in chain([first], pieces):
+                    self.wfile.write(piece.encode("utf-8", "replace"))
+        except UnknownRunError as error:
+            raise RefusedError(404, str(error)) from None
+        finally:
+            asking.release()
 
     def _send_events(self, view: View, cursor: Cursor) -> None:
         """Send what is new until the page is gone or the server ends."""
         self._begin(200, "text/event-stream; charset=utf-8", {})
-        begin = {"resumed": cursor.line > 0}
+        begin = {"resumed": cursor.line > 0, "run": view.run_id, "now": time.time()}
         self.wfile.write(f"retry: {RETRY}\n".encode() + _event("begin", begin))
         last_sent = time.monotonic()
         while (update := view.read(cursor, CHECK)) is not None and not self._has_left():
@@ -438,7 +367,7 @@ def _events(view: View, parts: Mapping[str, str], lines: Sequence[Line]) -> byte
     """Write what is new as events; the id of the last line lets a page go on after it."""
     content = b"".join(_event("part", {"name": name, "html": html}) for name, html in parts.items())
     if lines:
-        rows = [[one.number, one.node, one.rank, one.label, one.text] for one in lines]
+        rows = [[one.number, one.node, one.rank, one.label, one.text, one.time] for one in lines]
         content += f"id: {view.epoch}.{lines[-1].number}\n".encode() + _event("lines", rows)
     return content
 

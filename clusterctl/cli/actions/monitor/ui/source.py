@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,7 +14,9 @@ from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.status import diagnose_run
 from clusterctl.cli.actions.monitor.ui import fragments
-from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View
+from clusterctl.cli.actions.monitor.ui.listing import STEADY, ListFollower
+from clusterctl.cli.actions.monitor.ui.log_text import hold_together, read_whole_log
 from clusterctl.cli.actions.stop import stop_and_report
 from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
 from clusterctl.cli.slurm.launch import stop_and_describe
@@ -22,22 +24,23 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
-from clusterctl.client.watch.logs import LiveReader
+from clusterctl.client.watch.logs import LiveReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.run.listing import list_run_rows
 from clusterctl.console.run.status import describe_run, render_age, render_timing
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
-from clusterctl.plans.report.markup import Html
+from clusterctl.plans.report.markup import NOTHING, Html
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.report.result import render_head
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.rows import list_node_rows
-from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
+from clusterctl.plans.runs.selection import choose_run, is_live, may_have_processes
 from clusterctl.plans.runs.speed import SpeedVerdict
-from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
+from clusterctl.plans.runs.state import NodeState, Parts, find_progress, find_stalls, run_seconds
 from clusterctl.plans.runs.verdict import conclude
-from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.run_id import RunId, parse_run_id
+from clusterctl.protocol.states import LIVE
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 
@@ -95,14 +98,28 @@ class ClusterSource:
             return self._found
 
     def _follow_list(self, view: View) -> None:
-        me = current_owner()
-        while True:
-            _, found = self.find_runs(POLL / 2)
-            rows = list_run_rows(sort_own_first(found.runs, me), me, found.node_names)
-            view.publish("runs", fragments.render_runs(rows))
-            view.publish("problem", fragments.render_away(found.errors))
-            if not view.pause(POLL):
-                return
+        follower = ListFollower(
+            self.cluster, self.inventory, view, lambda: self.find_runs(POLL / 2)[1], self.command
+        )
+        follower.follow(lambda found: fragments.render_away(found.errors))
+
+    def find(self, text: str) -> RunId:
+        """Return the run that a short id or the beginning of an id means; raises UnknownRunError."""
+        if (run_id := parse_run_id(text)) is not None:
+            return run_id
+        _, found = self.find_runs(POLL)
+        try:
+            return choose_run(found.runs, text, current_owner())
+        except ClusterctlError as error:
+            raise UnknownRunError(" ".join(filter(None, (f"{error.message}.", error.fix)))) from error
+
+    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+        """Yield all lines of a run in the order of time; raises UnknownRunError if no node has any."""
+        _, found = self.find_runs(POLL)
+        if run_id not in found.runs or not found.holders(run_id):
+            raise UnknownRunError(tr("{run} is not on these nodes", run=run_id))
+        run = RunHandle(self.cluster, run_id, found.holders(run_id), found.pythons)
+        return read_whole_log(run, found.offsets)
 
     def diagnose(self, run_id: str) -> Html:
         """Ask the ranks of a run where they are, as `diagnose` does."""
@@ -169,6 +186,7 @@ class RunFollower:
         self._speed: SpeedVerdict | None = None  # by the samples that were read last
         self._judgement: Judgement | None = None  # the newest, by which ranks are marked
         self._judged_at = 0.0
+        self._began: float | None = None  # of a live run, as the page counts from it
         self._notices: deque[str] = deque(maxlen=MAX_NOTICES)
 
     def follow(self) -> None:
@@ -187,7 +205,8 @@ class RunFollower:
                     has_begun = True
                     self._start(self._read_lines)
                     self._start(self._draw)
-            elif not has_begun:
+            elif not has_begun or not found.errors:
+                self.view.publish("head", NOTHING)
                 self.view.publish("summary", fragments.render_missing(self._run_id))
             is_over = self._found is not None and not is_live(self._parts())
             if not self.view.pause(SOONEST) or not self.view.pause(
@@ -261,10 +280,23 @@ class RunFollower:
             run = replace(run, hang=self._hang, speed=self._speed)
             timing = render_timing(run.parts, run.offsets, run.now)
             question = describe_run(self._run_id, run.parts, self._source.label)
+            self._publish_head(run)
             self.view.publish("summary", fragments.render_summary(run, timing, question))
+            self.view.publish("culprit", fragments.render_culprit(run))
             stalls = find_stalls(run.parts, run.offsets, run.now)
             rows = list_node_rows(run.parts, stalls, run.verdict, render_age, self._choose_marks(run))
             self.view.publish("nodes", fragments.render_nodes(rows))
+
+    def _publish_head(self, run: ReportedRun) -> None:
+        seconds = run_seconds(run.parts, run.now, run.offsets)
+        if run.state not in LIVE or seconds is None:
+            self._began = None
+        elif self._began is None or abs(run.now - seconds - self._began) > STEADY:
+            self._began = run.now - seconds
+        asked = self._found[1].runs[self._run_id] if self._found else {}
+        progress = find_progress(asked)
+        step = progress.step_text if progress else ""
+        self.view.publish("head", render_head(run, "h2", self._began, step))
 
     def _report(self, parts: Parts, records: Records) -> ReportedRun:
         offsets = self._found[1].offsets if self._found else {}
@@ -292,22 +324,31 @@ class RunFollower:
             follow=True,
             attempt=None,
             since=None,
-            show_times=False,
+            show_times=True,
             as_json=False,
         )
         reader = LiveReader(self._handle(with_silent=True), query.request(), notice=self._notice)
+        window = ReorderWindow()  # at the beginning the last lines of all nodes come at once
         with closing(reader.updates_or_none(0.5)) as updates:
             for update in updates:
                 if self.view.is_over:
                     return
-                if update is not None:
+                if isinstance(update, LogLines):
+                    window.add(hold_together(update), time.monotonic(), time.time())
+                elif update is not None:
                     self._on_update(update)
+                for entry in window.pop_ready(time.monotonic()):
+                    self._add_lines(entry)
+        for entry in window.pop_all():
+            self._add_lines(entry)
+
+    def _add_lines(self, entry: LogLines) -> None:
+        label = entry.stream if entry.stream == "stderr" else ""
+        times = () if entry.times_guessed else entry.times
+        self.view.add_lines(entry.node, entry.rank, label, map(sanitize, entry.lines), times)
 
     def _on_update(self, update: Update) -> None:
-        if isinstance(update, LogLines):
-            label = update.stream if update.stream == "stderr" else ""
-            self.view.add_lines(update.node, update.rank, label, map(sanitize, update.lines))
-        elif isinstance(update, StateChange):
+        if isinstance(update, StateChange):
             self._states[update.node] = time.monotonic(), update.state
             self._publish_state()
             self.view.wake()

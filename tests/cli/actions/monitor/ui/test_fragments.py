@@ -16,20 +16,21 @@ from clusterctl.cli.actions.monitor.ui.fragments import (
     render_diagnosis,
     render_missing,
     render_nodes,
-    render_page,
     render_plots,
     render_problem,
-    render_runs,
     render_summary,
 )
+from clusterctl.cli.actions.monitor.ui.overview import render_run_rows
+from clusterctl.cli.actions.monitor.ui.skeleton import render_page
 from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.run_evidence import Records
 from clusterctl.console.run.hang import show_diagnosis, show_gpus
-from clusterctl.console.run.listing import list_run_rows
+from clusterctl.console.run.listing import summarize_runs
 from clusterctl.console.run.status import render_age
 from clusterctl.errors import NodeError
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge
+from clusterctl.plans.report.result import render_head
 from clusterctl.plans.runs.history import Launched, NodeRecord, ScalarPoint, Scalars
 from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
@@ -162,7 +163,7 @@ def test_a_run_that_stalls_says_why_first() -> None:
     live = replace(
         report_run(RUN, make_parts(["gpu000", "gpu001"]), None, {}, Records({}, {}), "cctl"), hang=hang
     )
-    text = Text(render_summary(live, "", []).markup).text
+    text = Text(render_head(live, "h2").markup + render_summary(live, "", []).markup).text
     assert text.index("RUNNING") < text.index("(CC-HANG-004)") < text.index("when no rank had made progress")
     assert text.count(hang.judgement.sentence) == 1
 
@@ -186,11 +187,13 @@ def test_what_nodes_name_does_nothing() -> None:
     )
     run = report_run(RUN, parts, None, {}, Records({"gpu01": record}, {}), "cctl")
     error = NodeError("CC-RUN-032", node="gpu01", evidence=HOSTILE)
+    runs = summarize_runs({RUN: parts}, Owner("me"), ["gpu01"])
     drawn = [
         render_summary(run, HOSTILE, [HOSTILE]),
         render_plots(run),
         render_nodes(list_node_rows(parts, {"gpu01": {Rank(0): HOSTILE}}, None, render_age)),
-        render_runs(list_run_rows({RUN: parts}, Owner("me"), ["gpu01"])),
+        render_head(run, "h2"),
+        *render_run_rows(runs).values(),
         render_problem(error),
         render_away([error]),
         render_missing(HOSTILE),
@@ -211,8 +214,8 @@ def test_a_live_run_can_be_stopped_and_the_list_leads_to_it() -> None:
     assert 'data-live="yes"' in page and "Stop it?" in page
     ended = report_run(RUN, make_parts(["gpu01"], state="SUCCEEDED"), None, {}, Records({}, {}), "cctl")
     assert "data-live" not in render_summary(ended, "", []).markup
-    rows = list_run_rows({RUN: make_parts(["gpu01"])}, Owner("ann@laptop"), ["gpu01"])
-    assert f'href="#{RUN}"' in render_runs(rows).markup
+    (row,) = render_run_rows(summarize_runs({RUN: make_parts(["gpu01"])}, Owner("ann@laptop"))).values()
+    assert 'href="#923c"' in row.markup
 
 
 def test_the_page_is_in_the_language_of_the_user(request: pytest.FixtureRequest) -> None:

@@ -6,7 +6,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,27 +14,30 @@ from typing import Any
 import pytest
 from browser import Browser, find_missing, start_browser
 from loopback import LoopbackServer
-from page_client import serve_page
+from page_client import find_known, serve_page
 from waiting import wait_until
 
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.status import Diagnosis
-from clusterctl.cli.actions.monitor.ui import fragments
+from clusterctl.cli.actions.monitor.ui import fragments, overview
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.run_evidence import Records
-from clusterctl.console.run.listing import list_run_rows
+from clusterctl.console.run.listing import summarize_runs
 from clusterctl.console.run.status import describe_run, render_age
 from clusterctl.console.text import sanitize
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import STALL, KeptDiagnosis, judge
+from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.plans.report.markup import Html
+from clusterctl.plans.report.result import render_head
 from clusterctl.plans.runs.history import History, Launched, Machine, NodeRecord, ScalarPoint, Scalars
 from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import Parts, parse_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import use_language
 
 pytestmark = [
@@ -70,9 +73,14 @@ class Contents:
         """Show all parts."""
         self.views.append(view)
         parts = make_parts(self.names, self.text)
-        rows = list_run_rows(dict.fromkeys([RUN, RunId(f"{RUN[:-1]}d")], parts), Owner("me"), self.names)
-        view.publish("runs", fragments.render_runs(rows))
+        runs = summarize_runs(dict.fromkeys([RUN, RunId(f"{RUN[:-1]}d")], parts), Owner("me"), self.names)
+        view.publish_rows("runs", overview.render_run_rows(runs))
+        view.publish_rows("machines", overview.render_machine_rows(make_machines(), {}, {"cpu02": NOW}, 15.0))
+        view.publish(
+            "machines-note", overview.render_machines_note(make_machines(), 15.0, shares_machine=True)
+        )
         run = replace(report_run(RUN, parts, None, {}, self._records(), "cctl"), hang=self._hang())
+        view.publish("head", render_head(run, "h2"))
         view.publish("summary", fragments.render_summary(run, "", describe_run(RUN, parts, self.text)))
         judgement = judge(make_ranks(self.names), (), len(self.names))
         rows_of_nodes = list_node_rows(parts, {}, None, render_age, judgement)
@@ -91,6 +99,15 @@ class Contents:
         ranks = tuple(make_ranks(self.names))
         return KeptDiagnosis(STALL, 600.0, judge(ranks, (), len(ranks)), ranks[1:2], ranks)
 
+    def find(self, text: str) -> RunId:
+        """Find the run by its short id too."""
+        return find_known(text)
+
+    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+        """Give the lines."""
+        self.pressed.append(f"log {run_id}")
+        yield from (f"{sanitize(line)}\n" for line in self.lines)
+
     def diagnose(self, run_id: str) -> Html:
         """Answer as `diagnose` does."""
         self.pressed.append(f"diagnose {run_id}")
@@ -106,6 +123,24 @@ class Contents:
         """Answer as `stop` does."""
         self.pressed.append(f"stop {run_id}")
         return fragments.render_lines([f"{run_id}: stopped"])
+
+
+def make_machines() -> list[NodeUsage]:
+    """Make a node with GPUs, one without, and one that is down."""
+    gpu = {"busy": 57, "memory_used": 40_000, "memory": 81_559, "temperature": 61}
+    gpus = [{"index": number, **gpu} for number in range(8)]
+    busy = parse_sample({"cpu": 0.4, "memory": 64 << 30, "memory_free": 32 << 30, "gpus": gpus})
+    plain = parse_sample({"cpu": 0.9, "memory": 64 << 30, "memory_free": 32 << 30})
+    nodes = [
+        Node(name=name, index=number, host=f"10.0.0.{number}")
+        for number, name in enumerate(("gpu01", "cpu01", "cpu02"))
+    ]
+    assert busy is not None and plain is not None
+    return [
+        NodeUsage(nodes[0]).with_sample(busy, time.monotonic() + 1000),
+        NodeUsage(nodes[1]).with_sample(plain, time.monotonic() + 1000),
+        NodeUsage(nodes[2]).with_error("CC-SSH-013 no connection"),
+    ]
 
 
 def make_ranks(names: tuple[str, ...]) -> list[RankEvidence]:
@@ -185,7 +220,9 @@ def test_everything_can_be_read(
     use_language(language)
     with serve_page(Contents(), "lab") as server:
         browser.show(server.url, width, dark=dark)
-        browser.wait_for("document.querySelector('#runs a')", "the list of runs")
+        browser.wait_for(
+            "document.querySelector('#runs a') && document.querySelector('#machines tr')", "the list"
+        )
         found = [*browser.find_broken_layout(), *browser.find_barriers()]
         show_run(browser, server.url, width, dark=dark)
         browser.run("document.getElementById('diagnose').click()")
@@ -208,16 +245,20 @@ def test_the_keyboard_is_enough(browser: Browser) -> None:
     with serve_page(contents, "lab") as server:
         browser.show(server.url)
         browser.wait_for("document.querySelector('#runs a')", "the list of runs")
-        for _ in range(3):
+        for _ in range(6):  # past the link to the contents, three filters, and the table, which scrolls
             browser.press("Tab")
-        assert focused(browser) == "923c"
+        assert browser.run("return document.activeElement.hash") == "#923c"
+        assert (
+            browser.run("return getComputedStyle(document.activeElement.closest('tr')).outlineStyle")
+            != "none"
+        )
         browser.press("Enter")
         browser.wait_for("document.getElementById('plots').firstChild", "the run")
         browser.run("document.activeElement.blur(); document.getSelection().removeAllRanges()")
         steps = browser.walk()
         places = [step["place"] for step in steps]
         assert places == sorted(places) and [step for step in steps if not step["visible"]] == []
-        assert [step["tag"] for step in steps].count("input") == 3
+        assert [step["tag"] for step in steps].count("input") == 7  # rank, node, four switches, the search
         browser.run("document.getElementById('stop').focus()")
         browser.press("Enter")
         browser.wait_for("document.getElementById('ask').open", "the question")
@@ -254,11 +295,13 @@ def test_what_nodes_send_does_nothing(browser: Browser) -> None:
             "return {hacked: typeof window.hacked, text: document.body.innerText, title: document.title,"
             " shown: getComputedStyle(document.body).display, open: document.querySelectorAll('dialog').length,"
             " active: document.querySelectorAll('style,iframe,img,object,embed,form,base,svg[onload]').length,"
-            " links: [...document.querySelectorAll('a')].filter(one => !one.hash && one.getAttribute('href') !== '#')"
-            ".length, longest: Math.max(...[...document.querySelectorAll('.what')].map(one => one.textContent.length))}"
+            " links: [...document.querySelectorAll('a:not(#download)')].filter(one => !one.hash"
+            " && one.getAttribute('href') !== '#').length, log: document.getElementById('download').href,"
+            " longest: Math.max(...[...document.querySelectorAll('.what')].map(one => one.textContent.length))}"
         )
         requests = {address.split("?")[0] for address in browser.list_requests()}
         assert (seen["hacked"], seen["shown"], seen["open"], seen["active"]) == ("undefined", "block", 1, 0)
+        assert seen["log"] == f"{server.url}log?run={RUN}"
         assert seen["links"] == 0 and "title" not in seen["title"] and seen["longest"] <= 1000
         assert "<script>window.hacked=1;alert(1)</script>" in seen["text"]
         assert "\u202e" not in seen["text"] and "\x1b" not in seen["text"]

@@ -9,35 +9,34 @@ import resource
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 import pytest
-from page_client import ask, press, serve_page, stream
+from page_client import ask, find_known, press, serve_page, stream
 from waiting import HANG, wait_until
 
+from clusterctl.cli.actions.monitor.ui import connections
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui import server as servers
-from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.connections import MAX_CONNECTIONS, MAX_HEAD, MAX_UNPROVEN, find_owners
+from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View
 from clusterctl.cli.actions.monitor.ui.fragments import render_lines
 from clusterctl.cli.actions.monitor.ui.server import (
     HEADERS,
     MAX_BODY,
-    MAX_CONNECTIONS,
-    MAX_HEAD,
-    MAX_UNPROVEN,
     UiServer,
-    find_owners,
     has_browser,
     is_remote,
     serve,
 )
 from clusterctl.errors import UsageError
 from clusterctl.plans.report.markup import Html
+from clusterctl.protocol.run_id import RunId
 
-RUN = "digits-20261123T070708-923c"
+RUN = RunId("digits-20261123T070708-923c")
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
 
 
@@ -57,6 +56,20 @@ class PlainSource:
         while view.pause(0.01):
             pass
         self.let_go.set()
+
+    def find(self, text: str) -> RunId:
+        """Find the run by its short id too."""
+        return find_known(text)
+
+    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+        """Give two pieces, or report that the run is gone."""
+        if run_id != RUN:
+            raise UnknownRunError("it is gone")
+        try:
+            yield "first\n"
+            yield f"{HOSTILE}\n"
+        finally:
+            self.pressed.append(("log", run_id))
 
     def diagnose(self, run_id: str) -> Html:
         """Answer with what a rank wrote."""
@@ -109,6 +122,12 @@ def server(source: PlainSource) -> Iterator[UiServer]:
         ("BREW", "", {}, 501),
         ("GET", f"events?run={'x' * 3000}", {}, 414),
         ("GET", "events?run=..%2f..", {}, 400),
+        ("GET", "events?run=1acx", {}, 404),
+        ("GET", "log?run=..%2f..", {}, 400),
+        ("GET", "log?run=1acx", {}, 404),
+        ("GET", f"log?run={RUN[:-1]}d", {}, 404),
+        ("GET", f"log?run={RUN}", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, 403),
+        ("GET", "log?run=923c", {"Sec_Fetch_Site": "same-origin"}, 200),
     ],
 )
 def test_only_our_page_is_served(
@@ -179,7 +198,7 @@ def test_the_page_loads_nothing_but_our_own_files(server: UiServer) -> None:
     """No inline script, style or handler, and no other origin; the policy forbids all of these as well."""
     _, headers, page = ask(server.url, "GET", "")
     files = ["link href=page.svg", "link href=page.css", "script src=page.js"]
-    assert Loaded(page).found == [*files, "a href=#main", "a href=#"]
+    assert Loaded(page).found == [*files, "a href=#main", *["a href=#"] * 3]  # the last is set by the script
     assert re.findall(r"<script[^>]*>(.*?)</script>", page) == [""] and "<style" not in page
     policy = headers["Content-Security-Policy"]
     for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
@@ -268,19 +287,19 @@ def test_a_stream_with_a_high_descriptor(server: UiServer, monkeypatch: pytest.M
 def test_a_stream_goes_on_after_a_cut(server: UiServer, source: PlainSource) -> None:
     """With the id of its last event it gets only what came since; with one of another view everything again."""
     with stream(server.url, RUN) as events:
-        assert events.read("begin") == {"resumed": False}
+        assert not events.read("begin")["resumed"]
         assert events.read("part")["html"].count("<") == 4  # two elements of ours
         first, second = events.read("lines")
-        assert first == [1, HOSTILE, 0, "", "first"] and second[4] == HOSTILE
+        assert first == [1, HOSTILE, 0, "", "first", None] and second[4] == HOSTILE
     (view,) = source.views
     view.add_lines("gpu01", 1, "stderr", ["third"])
     with stream(server.url, RUN, Last_Event_ID=events.last_id) as again:
-        assert again.read("begin") == {"resumed": True}
-        assert again.read("lines") == [[3, "gpu01", 1, "stderr", "third"]]
+        assert again.read("begin")["resumed"]
+        assert again.read("lines") == [[3, "gpu01", 1, "stderr", "third", None]]
         view.add_lines("gpu01", 1, "", ["fourth"])
-        assert again.read("lines") == [[4, "gpu01", 1, "", "fourth"]]
+        assert again.read("lines") == [[4, "gpu01", 1, "", "fourth", None]]
     with stream(server.url, RUN, Last_Event_ID=f"{'0' * 8}.4") as other:
-        assert other.read("begin") == {"resumed": False}
+        assert not other.read("begin")["resumed"]
         assert [row[0] for row in other.read("lines")] == [1, 2, 3, 4]
     assert source.views == [view]
 
@@ -296,7 +315,7 @@ def test_pages_are_limited_and_their_end_ends_the_questions(
         assert not source.let_go.is_set()
     assert source.let_go.wait(HANG)
     with stream(server.url, RUN) as events:  # and a page that comes back is served
-        assert events.read("begin") == {"resumed": False}
+        assert not events.read("begin")["resumed"]
 
 
 def connect(server: UiServer) -> socket.socket:
@@ -316,7 +335,7 @@ def test_connections_without_the_token_take_no_place_of_the_page(
     server: UiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many are open, those with the token are served and stay; the oldest without it makes room."""
-    monkeypatch.setattr(servers, "PROOF_LIMIT", HANG)
+    monkeypatch.setattr(connections, "PROOF_LIMIT", HANG)
     with ExitStack() as held, stream(server.url, RUN) as events:
         events.read("begin")
         opened = []
@@ -338,11 +357,11 @@ def test_who_takes_too_long_to_show_the_token_is_cut(
     """Also one that sends a byte now and then, or a head without end; a page that is open is not."""
     with stream(server.url, RUN) as events:
         events.read("begin")
-        monkeypatch.setattr(servers, "PROOF_LIMIT", 0.0)
+        monkeypatch.setattr(connections, "PROOF_LIMIT", 0.0)
         with closing(connect(server)) as slow:
             slow.sendall(b"GET /")
             assert is_cut(slow)
-        monkeypatch.setattr(servers, "PROOF_LIMIT", HANG)
+        monkeypatch.setattr(connections, "PROOF_LIMIT", HANG)
         with closing(connect(server)) as endless, suppress(ConnectionError):
             head = b"GET / HTTP/1.0\r\n" + b"X: y\r\n" * MAX_HEAD
             endless.sendall(head)
@@ -356,7 +375,7 @@ def test_connections_with_the_token_are_limited_too(
     server: UiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that threads are bounded; there is room again once one has ended."""
-    monkeypatch.setattr(servers, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 1)
     with stream(server.url, RUN) as events:
         events.read("begin")
         assert ask(server.url, "GET", "")[0] == 503
