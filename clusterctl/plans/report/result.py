@@ -94,12 +94,13 @@ def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
         content += [*render_sentence(run.hang.judgement, heading="h2", copies=copies)]
         content += [element("p", run.hang.summary), *(element("p", text) for text in run.explanation.reasons)]
     else:
-        content += [] if run.explanation.is_empty else render_explanation(run.explanation, copies=copies)
-        kept = render_kept(run.hang) if run.hang else []
-        content += [element("p", *mark_commands(line, copies=copies)) for line in kept]
+        content += render_explanation(
+            run.explanation, render_kept(run.hang) if run.hang else (), copies=copies
+        )
     ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
     content += ended[-MAX_ATTEMPTS:]
     content += [_render_speed(run.speed)] if run.speed else []
+    content = [child for child in content if child is not None]
     if not content:
         return None
     return element("section", *content, class_=f"result {_result_kind(run, hangs=hangs)}".strip())
@@ -119,19 +120,23 @@ def _result_kind(run: ReportedRun, *, hangs: bool) -> str:
     return "bad" if state_class(run.state) == FAILED_CLASS else ""
 
 
-def render_explanation(shown: Explanation, *, copies: bool = False) -> list[Child]:
-    """Return the cause as text: what failed, where, what it means, what followed, and the commands that help."""
+def render_explanation(shown: Explanation, more: Sequence[str] = (), *, copies: bool = False) -> list[Child]:
+    """Return the cause as text: what failed, where, what it means, what followed, and the commands that help.
+
+    `more` is what else is known of the end, such as where the ranks were.
+    """
     source: list[Child] = [" ", element("code", shown.source)] if shown.source else []
     place = element("p", element("code", shown.location), *source, class_="place") if shown.location else None
     code: list[Child] = [" ", element("span", shown.code, class_="code")] if shown.code else []
     tail = element("pre", join_lines(shown.tail)) if shown.tail and not shown.location else None
-    texts = [shown.message, shown.task, shown.silent, shown.meaning, shown.advice]
-    if shown.reasons and not shown.headline:
-        return [element("h2", shown.reasons[0]), *(element("p", text) for text in shown.reasons[1:])]
+    lines = list(filter(None, [shown.headline, *shown.reasons]))
+    written = filter(None, [shown.message, shown.task, shown.silent, *lines[1:]])  # by ranks: nothing to copy
+    ours = filter(None, [shown.meaning, shown.advice, *more])
     return [
-        element("h2", shown.headline, *code) if shown.headline else None,
+        element("h2", lines[0], *code) if lines else None,
         place,
-        *(element("p", *mark_commands(text, copies=copies)) for text in texts if text),
+        *(element("p", text) for text in written),
+        *(element("p", *mark_commands(text, copies=copies)) for text in ours),
         *([element("p", tr("last stderr lines:"), class_="faint"), tail] if tail else []),
         _list_facts(shown, copies=copies),
     ]

@@ -58,11 +58,6 @@ class Explanation:
     fix: str = ""
     next: str = ""
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing is known."""
-        return not (self.headline or self.reasons)
-
 
 def explain_end(verdict: Verdict, command: str) -> Explanation:
     """Explain an end by its cause, by ranks that ran alone, or by what nodes report; hints begin with `command`."""

@@ -57,6 +57,17 @@ def test_without_a_cause_the_reasons_of_the_nodes_are_shown() -> None:
     assert hung.index("CC-HANG-004") < hung.index("<p>gpu01: setup failed</p>")
 
 
+def test_a_run_without_a_failure_has_no_box() -> None:
+    """Its state is in the head."""
+    assert render_result(make_run({}, explanation=Explanation())) is None
+
+
+def test_what_a_rank_has_written_has_no_button() -> None:
+    """Even if it looks like a command of ours."""
+    written = Explanation(headline="x", message="`clusterctl exec -- rm`", reasons=("`clusterctl stop 1`",))
+    assert "<button" not in draw(make_run({}, explanation=written), copies=True)
+
+
 def test_only_a_page_with_a_script_has_buttons() -> None:
     """Each copies its command; in the file, which has no script, there is none."""
     page = draw(make_run({}, explanation=SHOWN), copies=True)
