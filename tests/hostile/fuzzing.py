@@ -58,6 +58,7 @@ from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.cause import Explanation
+from clusterctl.plans.runs.judge_speed import judge_speed, judge_waiting
 from clusterctl.plans.runs.rows import newest_entry
 from clusterctl.plans.runs.selection import (
     Owner,
@@ -67,11 +68,12 @@ from clusterctl.plans.runs.selection import (
     sort_own_first,
     submitted_at,
 )
-from clusterctl.plans.runs.state import attempt_of, attempts_of, live_state, node_ranks
+from clusterctl.plans.runs.state import attempt_of, attempts_of, live_state, node_ranks, parse_state
 from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.judge import to_findings
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, plan_download, plan_relay
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
 
 FRAMES = Path(__file__).parent / "frames"
@@ -411,11 +413,15 @@ def drive_diagnose(line: Line, _: Place) -> object:
 
 
 def drive_history(line: Line, _: Place) -> object:
-    """Ask for what was sampled and recorded of a run, and draw it."""
+    """Ask for what was sampled and recorded of a run, judge how fast it was, and draw it."""
     record = history(
         line, NODE, INTERPRETER, "demo", HistoryChoice(None, 50, details=True, lines=5, code=True)
     )
-    run = ReportedRun(RunId("demo"), {}, None, Explanation(), {"gpu02": record}, 1.0, str)
+    times = record.history.times or (1.0, 1.0)
+    ran = {"run": "demo", "node": "gpu02", "state": "SUCCEEDED", "began": times[0], "since": times[-1]}
+    records, slow = {"gpu02": record}, judge_waiting({"gpu02": record})
+    speed = judge_speed({"gpu02": parse_state(Untrusted(ran))}, records, slow)
+    run = ReportedRun(RunId("demo"), {}, None, Explanation(), records, 1.0, str, slow=slow, speed=speed)
     return record.history, render_report(run, run, "clusterctl", ()).encode("utf-8")
 
 
