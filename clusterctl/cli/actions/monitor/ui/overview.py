@@ -21,7 +21,7 @@ from clusterctl.console.top import (
 from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, table_row
 from clusterctl.plans.report.plot import render_sparkline
-from clusterctl.plans.report.sections import state_chip
+from clusterctl.plans.report.sections import show_command, state_chip
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, render_seconds
@@ -88,14 +88,9 @@ def render_runs_note(count: int, command: str) -> Html:
     return element(
         "div",
         element("p", tr("No run on these nodes yet. In the directory of your job:")),
-        element("p", element("code", words), " ", copy_button(words)),
+        element("p", show_command(words, copies=True)),
         class_="empty",
     )
-
-
-def copy_button(text: str) -> Html:
-    """Return a button that copies a text; the script of the page does it."""
-    return element("button", tr("copy"), type="button", class_="copy", data_copy=text)
 
 
 @dataclass(frozen=True)
