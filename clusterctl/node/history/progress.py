@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import Progress, Spec, State
 
 TIME_LIMIT = 0.3  # seconds for a run
-PLACES = 24  # pieces of a log
+PLACES = 16  # pieces of a log
 PIECE, END = 2 << 10, 16 << 10  # bytes
 MAX_LINE = 1000  # bytes
 DIGITS = 5  # of a loss

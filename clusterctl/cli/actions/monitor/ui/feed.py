@@ -136,7 +136,7 @@ class View:
             parts = {
                 name: html
                 for name, (version, html) in self._parts.items()
-                if version > cursor.versions.get(name, 0)
+                if version > cursor.versions.get(name, 0) and (html or name in cursor.versions)
             }
             cursor.versions.update({name: self._parts[name][0] for name in parts})
             lines = self._lines.after(cursor.line)
@@ -144,7 +144,10 @@ class View:
             return parts, lines
 
     def _has_news(self, cursor: Cursor) -> bool:
-        has_part = any(version > cursor.versions.get(name, 0) for name, (version, _) in self._parts.items())
+        has_part = any(
+            version > cursor.versions.get(name, 0) and (html or name in cursor.versions)
+            for name, (version, html) in self._parts.items()
+        )
         return has_part or self._lines.last > cursor.line
 
     def resume(self, event_id: str) -> Cursor:
