@@ -59,6 +59,8 @@ def test_a_run_is_watched_diagnosed_and_stopped(cluster: Lab, tmp_path: Path, br
         wait_until(link.exists, "a browser is opened")
         browser.show(link.read_text(encoding="utf-8"))
         browser.wait_for(f"document.querySelector('#runs a[href=\"#{run[-4:]}\"]')", "the run in the list")
+        browser.wait_for("document.querySelectorAll('#machines .use').length === 3", "the machines")
+        browser.wait_for("document.querySelector('#runs .sparkline')", "the loss in the list")
         browser.run("document.querySelector('#runs a').click()")
         browser.wait_for("document.querySelectorAll('#nodes .cell').length === 3", "the ranks")
         browser.wait_for("document.getElementById('lines').textContent.includes('loss=')", "lines")
@@ -73,7 +75,8 @@ def test_a_run_is_watched_diagnosed_and_stopped(cluster: Lab, tmp_path: Path, br
         browser.wait_for(LOSS, "a plot")
         before = browser.run(f"return {LOSS}")
         browser.wait_for(f"{LOSS} !== {before!r}", "the plots move")
-        browser.wait_for("document.querySelector('#summary .result.bad')", "the stall")
+        browser.wait_for("document.querySelector('#summary .result.warn')", "the stall")
+        browser.wait_for("document.querySelector('#head .state-stalled')", "its state")
         answer = browser.run("return document.querySelector('#summary .result').innerText")
         assert answer.startswith("rank 1 (gpu02) has not entered all_reduce") and "load_batch()" in answer
         assert "r1 running, suspect" in browser.run("return document.getElementById('nodes').innerText")
