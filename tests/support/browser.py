@@ -182,6 +182,7 @@ def start_browser(profile: Path) -> Iterator[Browser]:
         options.add_argument(switch)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
+        driver.get("about:blank")  # else the page of a new tab may still be loading beside the first one
         yield Browser(driver)
     finally:
         driver.quit()

@@ -224,6 +224,8 @@ svg.sparkline{display:inline-block;vertical-align:middle;width:100px;height:24px
 .plots{display:flex;flex-wrap:wrap;gap:.5rem 1.1rem}.plots>.plot{flex:1 1 min(100%,340px);min-width:0}
 .plots.pairs>.plot{flex-basis:min(100%,400px)}
 .plots.nodes-plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,180px),1fr));gap:.2rem .6rem}
+.plot{display:grid;grid-template:1fr auto auto/minmax(0,1fr)}
+.plot>figcaption{grid-area:1/1}.plot>.drawing{grid-area:2/1}
 .quantity{margin:.9rem 0 .1rem;font-size:14px}
 .drawing{display:block;width:100%;padding:18px 6px 22px 66px;overflow:visible;outline-offset:1px}
 .lines{overflow:visible}.line{fill:none;stroke-width:1.5;stroke-linejoin:round;vector-effect:non-scaling-stroke}

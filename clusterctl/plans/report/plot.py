@@ -34,6 +34,7 @@ ABOVE, BELOW = 18, 22  # pixels for signs and for times
 GAP = 3.5  # distances between two points that count as a gap
 THINNEST = 0.004  # of the width, of a stall that is shorter
 SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
+NEAR_ZERO = 0.1  # of the last step: a first step below it is as good as none
 MAX_BAND = 60  # points of a band
 MIN_SCRIPTED = 60  # samples of a plot with a script
 
@@ -235,6 +236,7 @@ def _make_frame(plot: Plot, scale: Scale, size: Size) -> _Frame:
     if plot.by_step:
         steps = [step for line in plot.lines for step in line.steps]
         low, high = min(steps), max(steps)
+        low = 0 if 0 < low <= NEAR_ZERO * high else low
     shown = plot.values
     if not plot.by_step:
         seen = [
