@@ -72,6 +72,7 @@ class NodeRow:
     ranks: tuple[RankCell, ...]
     note: str
     is_cause: bool = True
+    is_stalled: bool = False
 
 
 def list_node_rows(
@@ -112,6 +113,7 @@ def list_node_rows(
                 _describe_quiet([node_states[name] for name in group], age),
             ),
             cause is None or cause.node in group,
+            any(part.is_stalled for name in group if (part := node_states[name]) is not None),
         )
         for group in groups.values()
     ]

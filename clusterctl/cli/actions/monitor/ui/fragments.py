@@ -19,7 +19,7 @@ from clusterctl.plans.report.result import render_result
 from clusterctl.plans.report.sections import list_facts, render_ranks, render_sentence, state_chip
 from clusterctl.plans.report.timeline import render_timeline
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import LIVE
+from clusterctl.protocol.states import LIVE, STALLED
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
@@ -105,7 +105,7 @@ def render_nodes(rows: Sequence[NodeRow]) -> Html:
             "tr",
             element("td", row.node_ranks),
             element("td", row.nodes),
-            element("td", state_chip(row.state, is_cause=row.is_cause)),
+            element("td", state_chip(STALLED if row.is_stalled else row.state, is_cause=row.is_cause)),
             element("td", row.since),
             element("td", *_cells(row.ranks)),
             element("td", row.note),

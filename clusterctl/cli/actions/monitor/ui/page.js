@@ -409,7 +409,7 @@ async function onRefusal(stream, address) {
     text = main.dataset.gone;
   }
   if (state.stream !== stream) return;
-  if (text) report(text, "bad");
+  report(again ? text : "", "bad"); // what is final stands in the page
   if (again) state.timer = setTimeout(connect, RETRY);
   else refuse(text);
 }

@@ -9,7 +9,13 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 
-from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs, refuse_without_nodes
+from clusterctl.cli.actions.find_runs import (
+    SEVERAL_RUNS,
+    FoundRuns,
+    fetch_end_record,
+    find_runs,
+    refuse_without_nodes,
+)
 from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.status import diagnose_run
@@ -111,7 +117,8 @@ class ClusterSource:
         try:
             return choose_run(found.runs, text, current_owner())
         except ClusterctlError as error:
-            raise UnknownRunError(" ".join(filter(None, (f"{error.message}.", error.fix)))) from error
+            choice = f"{error.message}; {error.fix}" if error.code == SEVERAL_RUNS else error.message
+            raise UnknownRunError(choice) from error
 
     def read_log(self, run_id: RunId) -> Generator[str, None, None]:
         """Yield all lines of a run in the order of time; raises UnknownRunError if no node has any."""
