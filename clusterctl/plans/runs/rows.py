@@ -112,8 +112,8 @@ def list_node_rows(
                 _describe_stalls(group, stalls),
                 _describe_quiet([node_states[name] for name in group], age),
             ),
-            cause is None or cause.node in group,
-            any(part.is_stalled for name in group if (part := node_states[name]) is not None),
+            is_cause=cause is None or cause.node in group,
+            is_stalled=any(part.is_stalled for name in group if (part := node_states[name]) is not None),
         )
         for group in groups.values()
     ]
