@@ -160,7 +160,7 @@ def parse_replaced(node: str, raw: Untrusted) -> ReplacedLog | None:
 class NodeRecord:
     """All that a node has answered; `code` has the hash of each file that it was sent, None if that is not known.
 
-    `collectives` are those that its ranks had entered last when that was kept.
+    `collectives` are those that its ranks had entered last when that was kept; `clock` is our clock minus the node's.
     """
 
     node: str
@@ -174,6 +174,7 @@ class NodeRecord:
     replaced_logs: tuple[ReplacedLog, ...] = ()
     code: Mapping[str, str] | None = None
     collectives: NodeEvidence | None = None
+    clock: float = 0.0
 
 
 class RecordParser:
@@ -240,7 +241,7 @@ def shift(record: NodeRecord, seconds: float) -> NodeRecord:
         replace(one, points=tuple(replace(point, time=point.time + seconds) for point in one.points))
         for one in record.scalars
     )
-    return replace(record, history=history, journal=journal, scalars=scalars)
+    return replace(record, history=history, journal=journal, scalars=scalars, clock=record.clock + seconds)
 
 
 def parse_history(raw: Untrusted, body: bytes) -> History:

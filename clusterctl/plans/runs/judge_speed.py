@@ -17,6 +17,7 @@ from clusterctl.plans.diagnose.slow import MIN_WAITS, Slowness, judge_slowness
 from clusterctl.plans.runs.history import NodeRecord, ScalarPoint, Scalars, pick
 from clusterctl.plans.runs.speed import MIN_WAIT, UNITS, Reason, ReasonKind, SpeedVerdict, Wait
 from clusterctl.plans.runs.state import NO_OFFSETS, Parts, run_ended, run_seconds, taking_part
+from clusterctl.protocol.states import LOST, UNKNOWN
 
 MIN_SECONDS = 30.0  # seconds of running
 MIN_NODES = 0.5  # of the nodes
@@ -89,7 +90,7 @@ def judge_speed(
     """
     if not is_long_enough(parts, offsets, now):
         return None
-    spans = _find_spans(parts, offsets, now)
+    spans = _find_spans(parts, records, now)
     sampled = [
         name
         for name, record in records.items()
@@ -111,13 +112,18 @@ def judge_speed(
     return verdict if verdict.rates or busy or wait is not None else None
 
 
-def _find_spans(parts: Parts, offsets: Mapping[str, float], now: float) -> Spans:
-    ended = run_ended(parts, offsets)
+def _find_spans(parts: Parts, records: Mapping[str, NodeRecord], now: float) -> Spans:
+    """Find when each node ran, by the clock that its samples are given in: so each command finds the same samples."""
+    last_end = run_ended(parts)
     found = {}
-    for name, part in parts.items():
-        if part is not None and part.began is not None:
-            begin, end = part.began - offsets.get(name, 0.0), now if ended is None else ended
-            found[name] = begin + min(MAX_WARM_UP, WARM_UP * (end - begin)), end
+    for name, record in records.items():
+        part = parts.get(name)
+        if part is None or part.began is None:
+            continue
+        begin, end = part.began + record.clock, now if last_end is None else last_end + record.clock
+        if last_end is not None and part.state not in (LOST, UNKNOWN):
+            end = part.since + record.clock
+        found[name] = begin + min(MAX_WARM_UP, WARM_UP * (end - begin)), end
     return Spans(found)
 
 
