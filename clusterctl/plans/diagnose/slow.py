@@ -3,7 +3,8 @@
 Measured are the times at which ranks entered their last collectives, by one clock.
 
 The loss of a collective is the time between the median arrival and the last one. A rank is slow if it is the last in
-most collectives, and the others lose a part of their time by that. If no rank is, those of one node together may be.
+most collectives, far more often than chance makes it, and the others lose a part of their time by that. If no rank is,
+those of one node together may be. Somebody is always last: of two ranks that are alike each is in half of the steps.
 
 A rank may enter several collectives of a step without waiting for any but the last, as DistributedDataParallel does
 with its buckets: all of them have the same delay, which costs once. So of each step one collective counts. Steps are
@@ -27,6 +28,8 @@ from clusterctl.translation import tr
 
 MIN_COLLECTIVES = 10  # collectives
 MIN_LATE_SHARE = 0.5  # of the collectives
+MIN_OVER_CHANCE = 1.5  # times the share that ranks which are alike would have
+MIN_DEVIATIONS = 3.0  # standard deviations above it, one try for each step
 MIN_LOSS = 0.01  # of the time
 MIN_DELAY = 0.002  # seconds; clocks are compared no better
 MIN_WAITS, MIN_STEPS = 20, 5  # collectives and steps from which the share of waiting is known
@@ -97,7 +100,9 @@ def judge_slowness(nodes: Iterable[NodeEvidence]) -> Slowness:
     rows = _rate(groups, costly, {rank.rank: rank.node for rank in ranks}, seconds)
     on_gpu = any(collective.backend == GPU_BACKEND for group in groups for collective in group)
     waits = _merge_waits(measure_waits(*pair) for pair in zip(groups, costly, strict=True))
-    return Slowness(_judge_rows(rows, count, len(starts)), rows, count, seconds, waits, on_gpu)
+    of_ranks = len({rank for group in groups for collective in group for rank in collective.moments})
+    tries = _Tries(count, sum(costs.steps for costs in costly), of_ranks)
+    return Slowness(_judge_rows(rows, tries, len(starts)), rows, count, seconds, waits, on_gpu)
 
 
 def find_offsets(nodes: Sequence[NodeEvidence]) -> dict[str, float]:
@@ -233,7 +238,22 @@ def _rate(
     return tuple(sorted(rows, key=lambda row: -row.loss))
 
 
-def _judge_rows(rows: Sequence[Lateness], count: int, node_count: int) -> Judgement:
+@dataclass(frozen=True)
+class _Tries:
+    """How many collectives there were, in how many steps, of how many ranks."""
+
+    collectives: int
+    steps: int
+    ranks: int
+
+    def share_of_the_slow(self, ranks: int) -> float:
+        """Return in which share of collectives some ranks must be last to be called slow."""
+        chance = ranks / self.ranks
+        spread = (chance * (1 - chance) / max(1, self.steps)) ** 0.5
+        return min(1.0, max(MIN_LATE_SHARE, MIN_OVER_CHANCE * chance, chance + MIN_DEVIATIONS * spread))
+
+
+def _judge_rows(rows: Sequence[Lateness], tries: _Tries, node_count: int) -> Judgement:
     by_node: dict[str, list[Lateness]] = {}
     for row in rows:
         by_node.setdefault(row.node, []).append(row)
@@ -241,12 +261,13 @@ def _judge_rows(rows: Sequence[Lateness], count: int, node_count: int) -> Judgem
     for late in candidates:
         share, loss = sum(row.last for row in late), sum(row.loss for row in late)
         delay = max(row.delay for row in late)
-        if share >= MIN_LATE_SHARE and loss >= MIN_LOSS and delay >= MIN_DELAY:
+        is_late = share >= tries.share_of_the_slow(len(late)) - 1e-9
+        if is_late and loss >= MIN_LOSS and delay >= MIN_DELAY:
             suspects = tuple(sorted(row.rank for row in late))
-            facts = _describe(late, share, delay, loss, count)
+            facts = _describe(late, share, delay, loss, tries.collectives)
             return Judgement("CC-HANG-011", "", {**facts, "node": late[0].node}, suspects)
     first = rows[0]
-    facts = _describe([first], first.last, first.delay, first.loss, count)
+    facts = _describe([first], first.last, first.delay, first.loss, tries.collectives)
     return Judgement("CC-HANG-012", "", facts)
 
 

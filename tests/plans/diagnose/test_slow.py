@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,6 +54,52 @@ def test_a_slow_node_is_named_if_none_of_its_ranks_is() -> None:
     found = judge_slowness(nodes)
     assert (found.judgement.code, found.judgement.suspects) == ("CC-HANG-011", (3, 4, 5))
     assert "ranks 3-5 (gpu02)" in found.judgement.sentence
+
+
+def with_jitter(seed: int, nodes: int, per_node: int, jitter: float, slow: float = 0.0) -> Slowness:
+    """Judge ranks whose steps last as long as each other's but for chance; the last rank may be slow besides."""
+    chance = random.Random(seed)
+    count, steps, step = nodes * per_node, 60, 0.3
+    entries: list[list[Entry]] = [[] for _ in range(count)]
+    begin = 100.0
+    for number in range(steps):
+        arrivals = [begin + step * (1 + jitter * chance.uniform(-1, 1)) for _ in range(count)]
+        arrivals[-1] += slow
+        for rank, moment in enumerate(arrivals):
+            entries[rank].append(
+                Entry(number, None, "all_reduce", "[[1]]", "Float", True, NOW - moment, "gloo")
+            )
+        begin = max(arrivals)
+    ranks = [
+        RankEvidence(
+            rank, f"gpu0{rank // per_node + 1}", groups=(GroupRecord("0", "default_pg", (), tuple(found)),)
+        )
+        for rank, found in enumerate(entries)
+    ]
+    clocks = {f"gpu0{number + 1}": 0.0 for number in range(1, nodes)}
+    return judge_slowness(
+        NodeEvidence(
+            f"gpu0{number + 1}",
+            tuple(ranks[number * per_node : (number + 1) * per_node]),
+            0.1,
+            NOW,
+            clocks if number == 0 else {},
+        )
+        for number in range(nodes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_node", "jitter"),
+    [(1, 2, 0.2), (2, 1, 0.3), (2, 2, 0.2), (2, 4, 0.15), (2, 8, 0.1), (4, 8, 0.1)],
+)
+def test_chance_accuses_nobody(nodes: int, per_node: int, jitter: float) -> None:
+    """One of two ranks is always the last: in half of the steps that says nothing. A slow rank among them is named."""
+    seeds = range(12)
+    accused = [seed for seed in seeds if with_jitter(seed, nodes, per_node, jitter).judgement.suspects]
+    slow = [with_jitter(seed, nodes, per_node, jitter, slow=0.2).judgement.suspects for seed in seeds]
+    assert accused == []
+    assert slow == [(nodes * per_node - 1,)] * len(seeds)
 
 
 def in_steps(late: float, pauses: Sequence[float], sizes: Sequence[str], steps: int = 24) -> Slowness:
