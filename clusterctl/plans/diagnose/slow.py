@@ -4,7 +4,7 @@ Measured are the times at which ranks entered their last collectives, by one clo
 
 The loss of a collective is the time between the median arrival and the last one. A rank is slow if it is the last in
 most collectives, far more often than chance makes it, and the others lose a part of their time by that. If no rank is,
-those of one node together may be. Somebody is always last: of two ranks that are alike each is in half of the steps.
+those of one node together may be. One rank is always last: of two that are alike each is in half of the steps.
 
 A rank may enter several collectives of a step without waiting for any but the last, as DistributedDataParallel does
 with its buckets: all of them have the same delay, which costs once. So of each step one collective counts. Steps are
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import sqrt
 from typing import Any
 
 from clusterctl.node_texts import translate_node_text
@@ -249,7 +250,7 @@ class _Tries:
     def share_of_the_slow(self, ranks: int) -> float:
         """Return in which share of collectives some ranks must be last to be called slow."""
         chance = ranks / self.ranks
-        spread = (chance * (1 - chance) / max(1, self.steps)) ** 0.5
+        spread = sqrt(chance * (1 - chance) / max(1, self.steps))
         return min(1.0, max(MIN_LATE_SHARE, MIN_OVER_CHANCE * chance, chance + MIN_DEVIATIONS * spread))
 
 
