@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat, takewhile
 from typing import Protocol
 
-from clusterctl.plans.report.markup import NOTHING, Html, element
+from clusterctl.plans.report.markup import Html, element
 from clusterctl.protocol.run_id import RunId
 
 MAX_WATCHERS = 16  # open pages
@@ -112,12 +112,13 @@ class View:
 
     def publish_rows(self, table: str, rows: Mapping[str, Html]) -> None:
         """Show rows of a table by their keys; those that it had and that are missing now go away."""
-        gone = [name for name, (_, html) in self._parts.items() if html and name.startswith(f"{table}/")]
-        for name in gone:
-            if name.partition("/")[2] not in rows:
-                self.publish(name, NOTHING)
-        for key, html in rows.items():
-            self.publish(f"{table}/{key}", html)
+        with self._changed:
+            names = {f"{table}/{key}" for key in rows}
+            for name in [name for name in self._parts if name.startswith(f"{table}/") and name not in names]:
+                del self._parts[name]  # the cursor of each page that has it shows that
+                self._changed.notify_all()
+            for key, html in rows.items():
+                self.publish(f"{table}/{key}", html)
 
     def add_lines(
         self, node: str, rank: int | None, label: str, texts: Iterable[str], times: Iterable[float] = ()
@@ -139,6 +140,9 @@ class View:
                 if version > cursor.versions.get(name, 0) and (html or name in cursor.versions)
             }
             cursor.versions.update({name: self._parts[name][0] for name in parts})
+            for name in cursor.versions.keys() - self._parts.keys():
+                del cursor.versions[name]
+                parts[name] = ""
             lines = self._lines.after(cursor.line)
             cursor.line = lines[-1].number if lines else cursor.line
             return parts, lines
@@ -148,7 +152,8 @@ class View:
             version > cursor.versions.get(name, 0) and (html or name in cursor.versions)
             for name, (version, html) in self._parts.items()
         )
-        return has_part or self._lines.last > cursor.line
+        is_gone = not cursor.versions.keys() <= self._parts.keys()
+        return has_part or is_gone or self._lines.last > cursor.line
 
     def resume(self, event_id: str) -> Cursor:
         """Return where a page goes on that has seen this event; the beginning if it was one of another view."""

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from clusterctl.cli.context.nodes import as_bug
 from clusterctl.client.run_evidence import ranks_of
 from clusterctl.console.errors import render_error
 from clusterctl.console.run.hang import describe_asked, list_gpu_lines
 from clusterctl.console.run.verdict import state_mark
 from clusterctl.console.text import sanitize
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.report.charts import render_machines, render_scalars
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join
 from clusterctl.plans.report.page import render_facts
@@ -25,7 +27,6 @@ from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.monitor.status import Diagnosis
-    from clusterctl.errors import ClusterctlError
     from clusterctl.plans.runs.rows import NodeRow, RankCell
 
 MAX_ROWS = 60
@@ -51,8 +52,14 @@ def render_away(errors: Iterable[ClusterctlError]) -> Html:
     return element("div", *lines, class_="warn") if lines else NOTHING
 
 
-def render_problem(error: ClusterctlError) -> Html:
+def describe_failure(error: Exception) -> ClusterctlError:
+    """Return an error with a code; another is a bug."""
+    return error if isinstance(error, ClusterctlError) else as_bug(error)
+
+
+def render_problem(failure: Exception) -> Html:
     """Show an error as a terminal does."""
+    error = describe_failure(failure)
     return element("div", render_lines([sanitize(line) for line in render_error(error)]), class_="bad")
 
 

@@ -16,13 +16,14 @@ from clusterctl.cli.actions.find_runs import FoundRuns
 from clusterctl.cli.actions.monitor.top import UtilizationMonitor
 from clusterctl.cli.actions.monitor.ui import overview
 from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.fragments import render_problem
 from clusterctl.cli.actions.monitor.ui.overview import Usage
 from clusterctl.cli.context.nodes import current_owner
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.console.run.listing import RunSummary, summarize_runs
 from clusterctl.console.text import sanitize
 from clusterctl.plans.facts.utilization import is_silent
-from clusterctl.plans.report.markup import Html
+from clusterctl.plans.report.markup import NOTHING, Html, join
 from clusterctl.plans.runs.selection import sort_own_first
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory
@@ -48,11 +49,12 @@ class ListFollower:
         self._find_runs, self._command = find_runs, command
         self._used: dict[str, Usage] = {}
         self._began: dict[RunId, float] = {}
+        self._failure = NOTHING  # why no more samples come
 
     def follow(self, render_away: Callable[[FoundRuns], Html]) -> None:
         """Publish what is known until no page shows it any more."""
         if self._inventory.slurm is None:  # of a Slurm cluster only the login node is in the inventory
-            threading.Thread(target=self._watch_machines, daemon=True).start()
+            threading.Thread(target=self._try_watching_machines, daemon=True).start()
         me = current_owner()
         while True:
             found = self._find_runs()
@@ -60,7 +62,7 @@ class ListFollower:
             self._used = _find_users(found, runs)
             self._view.publish_rows("runs", overview.render_run_rows([self._steady(run) for run in runs]))
             self._view.publish("runs-note", overview.render_runs_note(len(runs), self._command))
-            self._view.publish("problem", render_away(found))
+            self._view.publish("problem", join([self._failure, render_away(found)]))
             if not self._view.pause(POLL):
                 return
 
@@ -72,6 +74,16 @@ class ListFollower:
         if abs(known - run.began) > STEADY:  # another attempt
             known = self._began[run.run_id] = run.began
         return replace(run, began=known)
+
+    def _try_watching_machines(self) -> None:
+        """Watch them; if that fails show why, and no more the samples, which would look like new ones."""
+        try:
+            self._watch_machines()
+        except Exception as error:
+            self._failure = render_problem(error)
+            self._view.publish("problem", self._failure)
+            self._view.publish_rows("machines", {})
+            self._view.publish("machines-note", NOTHING)
 
     def _watch_machines(self) -> None:
         """Read the samples of all nodes, over the connection that each has, until no page shows them any more."""

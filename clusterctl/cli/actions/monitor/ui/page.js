@@ -289,7 +289,8 @@ for (const [name, kind] of [["log-times", "times"], ["log-wrap", "wrap"]]) {
   lines.classList.toggle(kind, find(name).checked);
 }
 
-// The first line of the failure: of the rank that is the cause, the first traceback, or the line with its message.
+// The first line of the failure, of the rank that is the cause: the traceback that ends with its message, as it may
+// have survived exceptions before; else its last traceback.
 
 function seekCulprit() {
   const culprit = find("culprit").firstElementChild;
@@ -299,9 +300,11 @@ function seekCulprit() {
   );
   const errors = own.filter((line) => line.classList.contains("error"));
   const text = culprit.dataset.text.toLowerCase();
+  const end = text ? own.findLastIndex((line) => holds(line, text)) : -1;
+  const before = new Set(end < 0 ? own : own.slice(0, end + 1));
   const first =
-    errors.find((line) => holds(line, "traceback (most recent call last)")) ||
-    own.find((line) => text && holds(line, text)) || errors[0];
+    errors.findLast((line) => before.has(line) && holds(line, "traceback (most recent call last)")) ||
+    own[end] || errors[0];
   if (!first) return;
   for (const line of lines.querySelectorAll(".culprit")) line.classList.remove("culprit");
   first.classList.add("culprit");

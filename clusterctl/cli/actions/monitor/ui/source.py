@@ -24,7 +24,7 @@ from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View
 from clusterctl.cli.actions.monitor.ui.listing import STEADY, ListFollower
 from clusterctl.cli.actions.monitor.ui.log_text import hold_together, read_whole_log
 from clusterctl.cli.actions.stop import stop_and_report
-from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
+from clusterctl.cli.context.nodes import current_owner, interpreter
 from clusterctl.cli.slurm.launch import stop_and_describe
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
@@ -77,7 +77,7 @@ class ClusterSource:
         try:
             self._follow(view)
         except Exception as error:  # the page shows it, and the server continues
-            view.publish("problem", fragments.render_problem(_describe(error)))
+            view.publish("problem", fragments.render_problem(error))
             while view.pause(POLL_ENDED):
                 pass
 
@@ -141,7 +141,7 @@ class ClusterSource:
         try:
             answer = work(RunId(run_id))
         except Exception as error:
-            answer = fragments.render_problem(_describe(error))
+            answer = fragments.render_problem(error)
         if (follower := self._followers.get(run_id)) is not None:
             follower.view.publish("answer", answer)
         return answer
@@ -172,10 +172,6 @@ class ClusterSource:
             for error in found.errors
         ]
         return fragments.render_lines(lines)
-
-
-def _describe(error: Exception) -> ClusterctlError:
-    return error if isinstance(error, ClusterctlError) else as_bug(error)
 
 
 class RunFollower:
@@ -226,7 +222,7 @@ class RunFollower:
             try:
                 work()
             except Exception as error:
-                found = _describe(error)
+                found = fragments.describe_failure(error)
                 self._notice(f"{found.code} {found.message}")
 
         threading.Thread(target=run, daemon=True).start()
@@ -356,7 +352,8 @@ class RunFollower:
 
     def _on_update(self, update: Update) -> None:
         if isinstance(update, StateChange):
-            self._states[update.node] = time.monotonic(), update.state
+            # never changed in place: other threads read it
+            self._states = {**self._states, update.node: (time.monotonic(), update.state)}
             self._publish_state()
             self.view.wake()
         elif isinstance(update, (ReplacedLog, StreamEnd)) and update.error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import closing
 
@@ -9,6 +10,7 @@ import pytest
 from waiting import HANG
 
 from clusterctl.cli.actions.monitor.ui import feed as feeds
+from clusterctl.cli.actions.monitor.ui import listing
 from clusterctl.cli.actions.monitor.ui.feed import (
     MAX_LINE,
     MIN_LINES,
@@ -18,7 +20,9 @@ from clusterctl.cli.actions.monitor.ui.feed import (
     TooManyError,
     View,
 )
+from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.plans.report.markup import Html, element
+from clusterctl.specs.inventory.model import Inventory
 
 
 def test_a_talkative_node_does_not_push_out_the_others() -> None:
@@ -45,6 +49,54 @@ def test_a_page_gets_a_part_once() -> None:
     assert view.read(cursor, 0) == ({}, [])
     view.close()
     assert view.read(cursor, 0) is None
+
+
+def test_rows_that_are_gone_are_not_kept() -> None:
+    """A page that has one is told once, and a row that comes back is shown."""
+    view, cursor = View(""), Cursor()
+    for number in range(1000):
+        view.publish_rows("machines", {f"gpu{number}": element("tr", "1"), "here": element("tr", "2")})
+        view.read(cursor, 0)
+    assert set(view._parts) == set(cursor.versions) == {"machines/gpu999", "machines/here"}
+    view.publish_rows("machines", {})
+    assert view.read(cursor, 0) == ({"machines/gpu999": "", "machines/here": ""}, [])
+    assert view.read(cursor, 0) == ({}, [])
+    view.publish_rows("machines", {"here": element("tr", "2")})
+    assert view.read(cursor, 0) == ({"machines/here": "<tr>2</tr>"}, [])
+
+
+def test_two_tables_are_filled_at_the_same_time() -> None:
+    """By a thread each, as the first page is."""
+    view, errors, usual = View(""), list[Exception](), sys.getswitchinterval()
+
+    def fill(table: str) -> None:
+        try:
+            for begin in range(200):
+                view.publish_rows(table, {f"{begin + number}": element("tr", "1") for number in range(20)})
+        except RuntimeError as error:
+            errors.append(error)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=fill, args=(table,)) for table in ("runs", "machines", "others")]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(HANG)
+    finally:
+        sys.setswitchinterval(usual)
+    assert errors == [] and len(view._parts) == 60
+
+
+def test_samples_that_come_no_more_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says why instead."""
+    monkeypatch.setattr(listing, "UtilizationMonitor", lambda *_, **__: 1 // 0)
+    view = View("")
+    view.publish_rows("machines", {"gpu01": element("tr", "1")})
+    inventory = Inventory(file="lab.yaml", cluster="lab", nodes=())
+    listing.ListFollower(Cluster(print), inventory, view, list, "clusterctl")._try_watching_machines()  # type: ignore[arg-type]  # no runs are asked for
+    found = view.read(Cursor(), 0)
+    assert found is not None and list(found[0]) == ["problem"] and "ZeroDivisionError" in found[0]["problem"]
 
 
 @pytest.mark.parametrize(

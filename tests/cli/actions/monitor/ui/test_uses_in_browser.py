@@ -28,6 +28,7 @@ RUN, OTHER = (RunId(f"digits-20261123T070708-{end}") for end in ("923c", "923d")
 STATES: tuple[tuple[RunState, str, str], ...] = (
     ("RUNNING", "digits", "you"), ("STALLED", "bert", "ann@laptop"), ("FAILED", "bert-large", "you")
 )  # fmt: skip
+HANDLED = ["Traceback (most recent call last):", "KeyError: 'retried'"]
 NOISE = [f"step {number} loss=0.5" for number in range(200)]
 FAILURE = ["Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: label 11"]
 SHOWN = "[...document.querySelectorAll('#runs tr:not([hidden]) a')].map(one => one.textContent).join()"
@@ -49,7 +50,7 @@ class Failed:
             view.publish("culprit", culprit)
             view.add_lines("gpu01", 0, "", NOISE, [1_790_000_000.0] * len(NOISE))
             view.add_lines("gpu01", 0, "stderr", ["Traceback (most recent call last):", "stopped"])
-            view.add_lines("gpu02", 1, "stderr", ["a warning", *FAILURE])
+            view.add_lines("gpu02", 1, "stderr", ["a warning", *HANDLED, *FAILURE, "exit"])
             view.add_lines("gpu01", 0, "", NOISE)
         else:
             runs = [] if self.is_empty else list(make_runs())
@@ -153,6 +154,8 @@ def test_the_log_opens_at_the_failure_and_is_searched(browser: Browser) -> None:
         browser.wait_for("document.querySelectorAll('#lines > div').length > 400", "the lines")
         culprit = browser.run("return document.querySelector('#lines .culprit').innerText")
         assert "gpu02 r1" in culprit and "Traceback" in culprit and browser.run(visible)
+        below = "return document.querySelector('#lines .culprit').nextElementSibling.innerText"
+        assert "train.py" in browser.run(below)  # not an exception that it survived
         assert browser.run("return document.getElementById('follow').textContent") == "Follow"
         assert browser.run(
             "return document.getElementById('stop').hidden && document.getElementById('diagnose').hidden"
@@ -163,7 +166,7 @@ def test_the_log_opens_at_the_failure_and_is_searched(browser: Browser) -> None:
         browser.run("document.getElementById('previous').click()")
         assert browser.run("return document.getElementById('hits').textContent") == "400 of 400"
         browser.run("document.getElementById('log-stderr').click()")
-        assert browser.run("return document.getElementById('count').textContent").startswith("6 of ")
+        assert browser.run("return document.getElementById('count').textContent").startswith("9 of ")
         browser.run(
             "document.getElementById('log-times').click(); document.getElementById('log-stderr').click()"
         )
