@@ -24,17 +24,17 @@ MAX_RATE = 1e12
 MAX_COLUMNS = 16
 MAX_CACHED = 2048  # labels
 
-# A number, then what it is one of, or its unit. Python searches fast for what starts with a set of characters, so what
-# must not stand before it is looked at later.
+# A number, then what it is one of (below 2^53), or its unit. Python searches fast for a set of characters: what must
+# not stand before it is looked at later.
 NUMBER = re.compile(
-    r"([\dni](?:(?<=n)an(?![a-z])|(?<=i)nf(?![a-z])|(?<=\d)\d{0,2}(?:,\d{3}){1,5}(?!\d|,\d)(?:\.\d{1,30})?"
+    r"([\dni](?:(?<=n)an(?![a-z])|(?<=i)nf(?![a-z])|(?<=[1-9])\d{0,2}(?:,\d{3}){1,5}(?!\d|,\d)(?:\.\d{1,30})?"
     r"|(?<=\d)\d{0,19}(?:\.\d{0,30})?(?:e[-+]?\d{1,3})?))"
-    r"(?:(?: ?/ {0,8}| of )(\d[\d,]{0,20})(?![\w./])"
+    r"(?:(?: ?/ {0,8}| of )(\d[\d,]{0,14})(?![\w./])"
     r"|( ?)(%(?!\|)|步|轮|/s(?:/gpu)?|[a-z]{1,10}(?:/[a-z]{1,10}){0,2})(?![a-z0-9_]))?"
 )
 IN_A_WORD = re.compile(r"[a-z0-9_.@/]")
-# What follows a number makes it another one: 0.5s, 1.2.3, 2024-01-02, 12:30:00, or one that is longer.
-GOES_ON = re.compile(r"[a-z0-9_@]|[.:-]\d|%\|")
+# What follows a number makes it another one: 0.5s, 1.2.3, 0,5, 2024-01-02, 12:30:00, or one that is longer.
+GOES_ON = re.compile(r"[a-z0-9_@]|[.,:-]\d|%\|")
 SIGNS = ("-", "+")
 ATOMS = re.compile(r"[_/.\s-]+")
 WORD_BEFORE = re.compile(r"[a-z][a-z0-9_/-]{0,15}")
@@ -109,7 +109,7 @@ def read_line(line: str) -> LineValues:
     evaluation = (
         words_of.EVALUATION.search(low) if any(kind in low for kind in words_of.EVALUATIONS) else None
     )
-    if evaluation:
+    if evaluation and "loss" not in low[: evaluation.start()]:
         # A step of all steps is one of the evaluation; one alone is the training's.
         step = _find_position(numbers, is_expected=False)
         values = {_of_evaluation(name, evaluation.group(1)): value for name, value in measured.items()}
@@ -302,7 +302,7 @@ def _find_rates(numbers: Sequence[_Number], low: str) -> Tuple[Dict[str, float],
     by_unit: Dict[str, float] = {}
     for number in numbers:
         label = number.label
-        if not 0 < number.value < MAX_RATE or number.of is not None or label.metric:
+        if not 1 / MAX_RATE < number.value < MAX_RATE or number.of is not None or label.metric:
             continue
         if label.rate:
             rate = _rate_name(number.unit)

@@ -1,6 +1,6 @@
 """The words of training frameworks: what they call losses, rates and steps, and what is a setting or an evaluation.
 
-Data only; log_values.py applies it. The table of the tests has a line for each framework.
+Data only; log_values.py applies it. The tests have a line for each framework.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ TRAINING_BAR = re.compile(
     r"\W{0,20}(?:\[?rank ?\d{1,5}\]?:? ?)?"
     r"(?:(?:train\w{0,10}|epochs?|steps?|iter\w{0,10}|progress|训练\w{0,4})[\s\d/:\[\]()-]{0,30}){0,3}",
 )
-# Epoch(val) [1][5/20], Test: [ 0/98], validate step: 10, Eval batch=1/5
+# Epoch(val) [1][5/20], Test: [ 0/98], validate step: 10, validation: loss
 EVALUATION = re.compile(
     r"(?:^|[\s\]\[|(])(val|eval|test)(?:id(?:at\w{1,4})?|uat\w{1,4}|ing)?"
-    r"(?=\)?:?\s{0,4}(?:\[|set\b|step\b|epoch\b|batch\b|dataloader\b|\d))",
+    r"(?=\)?:?\s{0,4}(?:\[|set\b|step\b|epoch\b|batch\b|dataloader\b|\d)| ?[\]:|]\W{0,4}(?:\w{1,9} )?loss\b)",
 )
 EVALUATIONS = ("val", "eval", "test")
 # What shows settings: Python's argparse and dataclasses.

@@ -1,20 +1,19 @@
 """How far a run is: its newest step, of how many, and a few of its losses.
 
-A question costs the same for a log of any length: its end is searched backwards, and of PLACES pieces before it only
-as much as the last line with a loss takes. Patterns of a job are regular expressions that its user wrote: a timer ends
-it all. Not here: all numbers of a run, which a report reads (scalars.py).
+A question costs the same for a log of any length: its end is read, and PLACES pieces before it. Patterns of a job are
+regular expressions that its user wrote: a timer ends it all. Not here: all numbers of a run (scalars.py).
 """
 
 from __future__ import annotations
 
-import math
 import os
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional
+import re
+from typing import TYPE_CHECKING, List, Mapping, Optional
 
 from ..logs.log_file import open_log
 from ..runtime.time_limit import TooSlowError, time_limit
-from .log_values import has_hint, read_line
-from .scalars import compile_patterns, log_files, match_patterns
+from .log_values import NOTHING, LineValues, has_hint, read_line
+from .scalars import MAX_LINE, compile_patterns, log_files, match_patterns
 
 if TYPE_CHECKING:
     from re import Pattern
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
 TIME_LIMIT = 0.3  # seconds for a run
 PLACES = 16  # pieces of a log
 PIECE, END = 2 << 10, 16 << 10  # bytes
-MAX_LINE = 1000  # bytes
-DIGITS = 5  # of a loss
+DIGITS, MAX_LOSS = 5, 1e30
 LOSS = "loss"  # part of its name
+FIRST_NAMES = (LOSS, "train_loss", "lm_loss")  # one of a log is shown: these first, as in a report
+EVALUATION = re.compile(r"(?<![a-z])(?:val(?:id(?:ation)?)?|eval(?:uation)?|test)(?![a-z])")
 
 
 def read_progress(rundir: str, state: State, spec: Spec) -> Optional[Progress]:
@@ -59,59 +59,56 @@ def read_log(path: str, patterns: Mapping[str, Pattern[str]]) -> Optional[Progre
     with os.fdopen(open_log(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size
         end = max(0, size - END)
-        values: List[float] = []
+        pieces: List[List[LineValues]] = []
         for number in range(PLACES if end else 0):
             source.seek(end * number // PLACES)
-            values += _losses(_lines(source.read(PIECE))[1:-1], patterns, 1)  # those at the edges are cut
+            pieces.append(_read_lines(source.read(PIECE), patterns, 1))
         source.seek(end)
-        lines = _lines(source.read(END))[: -1 if end else None]
-    values += _losses(lines, patterns, PLACES if not end else 1)
-    step, total = _newest_step(lines)
+        pieces.append(_read_lines(source.read(END), patterns, 1 if end else 0))
+    values = _losses(pieces)
+    step, total = _newest_step(pieces[-1])
     if step is None and not values:
         return None
-    rounded = [[float("%.*g" % (DIGITS, value)) if math.isfinite(value) else None] for value in values]
-    return {"step": step, "total": total, "losses": rounded}
+    rounded = [float("%.*g" % (DIGITS, value)) for value in values]
+    losses = [[value if abs(value) <= MAX_LOSS else None] for value in rounded]
+    return {"step": step, "total": total, "losses": losses}
 
 
-def _lines(piece: bytes) -> List[str]:
-    """Return the lines of a piece, the newest first; a bar that redraws itself is many."""
-    lines = piece.replace(b"\r", b"\n").split(b"\n")
-    return [line[:MAX_LINE].decode("utf-8", "replace") for line in reversed(lines)]
+def _read_lines(piece: bytes, patterns: Mapping[str, Pattern[str]], first: int) -> List[LineValues]:
+    """Read the lines of a piece, the newest first; a bar that redraws itself is many.
+
+    Those at the edges may be cut: the first, and the last, which may be still written.
+    """
+    found = []
+    for raw in reversed(piece.replace(b"\r", b"\n").split(b"\n")[first:-1]):
+        line = raw[: MAX_LINE + 1].decode("utf-8", "replace")
+        read = read_line(line) if len(raw) <= MAX_LINE and has_hint(raw) else NOTHING
+        found.append(read._replace(values={**read.values, **match_patterns(line, patterns)}))
+    return found
 
 
-def _losses(lines: List[str], patterns: Mapping[str, Pattern[str]], most: int) -> List[float]:
-    """Return the losses of lines that are given newest first, oldest first; of many those at even distances."""
-    found: List[float] = []
-    for line in lines:
-        own = match_patterns(line, patterns)
-        loss = _choose_loss({**(read_line(line).values if LOSS in line.lower() else {}), **own})
-        found += [] if loss is None else [loss]
-        if found and most == 1:
-            break
-    found.reverse()
-    if len(found) <= most:
-        return found
-    return [found[round(place * (len(found) - 1) / (most - 1))] for place in range(most)]
+def _losses(pieces: List[List[LineValues]]) -> List[float]:
+    """Return the losses of the training, oldest first: the newest of each piece, of a single one several."""
+    names = {name for piece in pieces for line in piece for name in line.values if LOSS in name}
+    name = min((name for name in names if not EVALUATION.search(name)), key=_loss_order, default="")
+    found = [[line.values[name] for line in piece if name in line.values] for piece in pieces]
+    if len(found) > 1:
+        return [values[0] for values in found if values]
+    values, last = found[0][::-1], len(found[0]) - 1
+    if last < PLACES:
+        return values
+    return [values[round(place * last / (PLACES - 1))] for place in range(PLACES)]
 
 
-def _choose_loss(values: Dict[str, float]) -> Optional[float]:
-    """Return the loss of training among the numbers of a line."""
-    names = sorted((name for name in values if LOSS in name), key=_loss_order)
-    return values[names[0]] if names else None
+def _loss_order(name: str) -> "tuple[int, str]":
+    return FIRST_NAMES.index(name) if name in FIRST_NAMES else len(FIRST_NAMES), name
 
 
-def _loss_order(name: str) -> "tuple[bool, bool, str]":
-    return name != LOSS, name.startswith(("val", "eval", "test")), name
-
-
-def _newest_step(lines: List[str]) -> "tuple[Optional[int], Optional[int]]":
+def _newest_step(lines: List[LineValues]) -> "tuple[Optional[int], Optional[int]]":
     """Return the newest step, and of how many if a line has that; a nameless bar counts where nothing has a step."""
     newest: Optional[int] = None
     bar: "tuple[Optional[int], Optional[int]]" = (None, None)
-    for line in lines:
-        if not has_hint(line.encode("utf-8", "replace")):
-            continue
-        read = read_line(line)
+    for read in lines:
         step, total = read.position.step, read.total or read.position.total
         if read.position.within:
             continue

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 TIME_LIMIT = 3.0  # seconds for all logs of a node
 MAX_READ = 24 << 20  # bytes of a log
 PIECE = 256 << 10
-MAX_LINE = 8000  # bytes; longer ones are left out. RL trainers print all of a step in one line
+MAX_LINE = 8000  # bytes; longer ones are left out. RL trainers print a step in one
 MAX_PATTERN_LINE = 1000  # characters in which a job's pattern searches
 MAX_BARS = 16
 MAX_NAMES = 24
@@ -78,7 +78,7 @@ def match_patterns(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str,
     for name, pattern in patterns.items():
         match = pattern.search(line[:MAX_PATTERN_LINE])
         try:
-            if match:
+            if match and match.end(1) < MAX_PATTERN_LINE:  # else it may be cut
                 found[name] = float(match.group(1) or "")
         except ValueError:
             continue

@@ -293,6 +293,29 @@ def test_a_number_that_is_not_finite() -> None:
         assert not math.isfinite(read_line(f"{{'loss': '{text}'}}").values["loss"])
 
 
+@pytest.mark.parametrize("text", ["0,5", "0,512", "1,2345", "2,5e-1"])
+def test_a_decimal_comma_is_no_number(text: str) -> None:
+    """Its first part would be a wrong one; thousands have groups of three."""
+    assert read_line(f"step 3 loss: {text}").values == {}
+    assert read_line("step 3 loss: 1,234.5").values == {"loss": 1234.5}
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("validation: loss 2.0", {"val_loss": 2.0}),
+        ("[Validation] loss: 2.0", {"val_loss": 2.0}),
+        ("| valid | loss 2.0 | epoch 3", {"val_loss": 2.0}),
+        ("step 5 eval: avg loss=2.0", {"eval_loss": 2.0}),
+        ("train: loss 1.0 | validation: loss 2.0", {"loss": 1.0}),
+        ("train loss 1.0, val loss 2.0", {"train_loss": 1.0, "val_loss": 2.0}),
+    ],
+)
+def test_the_loss_of_an_evaluation_is_not_the_trainings(line: str, values: dict[str, float]) -> None:
+    """Where a word before it says so."""
+    assert read_line(line).values == values
+
+
 def test_steps_to_come() -> None:
     """Trainer and torchtitan print once how many steps there will be."""
     assert read_line("  Total optimization steps = 1,000").total == 1000
