@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from clusterctl.plans.report.axes import format_number
 from clusterctl.plans.report.charts import choose_scalars, render_scalar_plots, scalar_plot
-from clusterctl.plans.report.markup import Child, Html, element
+from clusterctl.plans.report.markup import Child, Html, element, hide_named
 from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, make_scale
 from clusterctl.plans.report.result import describe_epoch, describe_step
@@ -27,6 +27,7 @@ from clusterctl.translation import tr, trn
 MAX_FILES = 40  # that are named of those that differ
 MAX_NUMBERS = 6  # whose last values are compared
 _NUMBER = re.compile(r"-?\.?\d")
+_WHOLE = re.compile(r"-?\d+\.0")
 
 
 class Pair(NamedTuple):
@@ -146,7 +147,8 @@ def _list_keys(launched: Launched) -> dict[str, str]:
         values = {name: text} if inner is None else inner.as_object()
         for key, value in values.items():
             shown = value if isinstance(value, str) else json.dumps(value)
-            found[name if inner is None else f"{name}.{key}"] = shown.removesuffix(".0")
+            is_whole = _WHOLE.fullmatch(shown) is not None
+            found[name if inner is None else f"{name}.{key}"] = shown[:-2] if is_whole else shown
     return found
 
 
@@ -212,10 +214,15 @@ def _render_group(group: Group) -> Html:
     rows = []
     for pair in group.pairs:
         name: Child = element("code", pair.name) if group.is_code else pair.name
-        values = [pair.first or "-", pair.second or "-"]
+        values = [_show(group, pair, value) or "-" for value in (pair.first, pair.second)]
         cells = [element("td", element("code", value) if group.is_code else value) for value in values]
         rows.append(element("tr", element("th", name, scope="row"), *cells))
     return element("tbody", title if group.title else None, *rows)
+
+
+def _show(group: Group, pair: Pair, value: str) -> str:
+    """Return a value as it is shown: whether secrets differ is known, but not what they are."""
+    return hide_named(pair.name, value) if group.is_code else value
 
 
 def compare_code(first: Mapping[str, str], second: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -261,7 +268,10 @@ def _render_equal(groups: Sequence[Group]) -> Html | None:
         return None
     blocks: list[Child] = []
     for group in groups:
-        rows = [element("div", element("dt", pair.name), element("dd", pair.first)) for pair in group.pairs]
+        rows = [
+            element("div", element("dt", pair.name), element("dd", _show(group, pair, pair.first)))
+            for pair in group.pairs
+        ]
         blocks += [element("h3", group.title) if group.title else None, element("dl", *rows, class_="facts")]
     summary = element("summary", trn("{n} value is equal", "{n} values are equal", count))
     return element("section", element("h2", tr("What is equal")), element("details", summary, *blocks))

@@ -138,12 +138,19 @@ _KEYS = re.compile(
 )
 # A JSON Web Token: eyJ and 10 more, 10, 5. In one pattern a long text full of eyJ- would take its square of time.
 _DOTTED, _JSON, _LENGTHS = re.compile(r"[\w.-]{30,}"), re.compile(r"\beyJ"), (13, 10, 5)
+_SECRET = r"(?:api[_-]?key|access[_-]?key|token|secret|passw(?:or)?d)"
+_SECRET_NAME = re.compile(rf"{_SECRET}\Z", re.IGNORECASE)
 _NAMED = re.compile(
-    r"((?:api[_-]?key|access[_-]?key|token|secret|passw(?:or)?d)(?:&quot;|&#39;)?\s{0,2}[=:]\s{0,2}(?:&quot;|&#39;)?)"
+    rf"((?:{_SECRET}(?:&quot;|&#39;)?\s{{0,2}}[=:]\s{{0,2}}|--[\w-]{{0,40}}{_SECRET}\s{{1,2}}(?!-))(?:&quot;|&#39;)?)"
     r"(?=[^\s&]{0,40}[A-Za-z])([^\s&]{6,})",
     re.IGNORECASE,
 )
 _LOGIN = re.compile(r"(://[^\s/:@]{1,100}:)[^\s/@]{1,200}(?=@)")
+
+
+def hide_named(name: str, value: str) -> str:
+    """Return a value that is shown apart from its name, such as in another cell; in place of a secret what hides it."""
+    return REDACTED if value and _SECRET_NAME.search(name) else value
 
 
 def hide_secrets(page: str, secrets: Iterable[str]) -> str:

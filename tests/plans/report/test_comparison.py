@@ -52,7 +52,12 @@ def test_what_a_person_has_changed_differs() -> None:
         launched,
         argv=("train.py", "--lr", "0.05", "--amp"),
         env={"NCCL_DEBUG": "WARN", "SEED": "7"},
-        job={"grace": "30.0", "stall": '{"after": 60.0, "then": ""}', "restart": "{"},
+        job={
+            "grace": "30.0",
+            "stall": '{"after": 60.0, "then": ""}',
+            "restart": "{",
+            "setup": "pip install foo==3.0",
+        },
         about={**launched.about, "torch": "2.12"},
     )
     found = find_differences(
@@ -61,7 +66,17 @@ def test_what_a_person_has_changed_differs() -> None:
     )
     assert {
         name: found[name]
-        for name in ("--lr", "--amp", "NCCL_DEBUG", "SEED", "grace", "stall.after", "restart", "torch")
+        for name in (
+            "--lr",
+            "--amp",
+            "NCCL_DEBUG",
+            "SEED",
+            "grace",
+            "stall.after",
+            "restart",
+            "setup",
+            "torch",
+        )
     } == {
         "--lr": ("0.1", "0.05"),
         "--amp": ("", "set"),
@@ -70,6 +85,7 @@ def test_what_a_person_has_changed_differs() -> None:
         "grace": ("10", "30"),
         "stall.after": ("600", "60"),
         "restart": ("", "{"),
+        "setup": ("", "pip install foo==3.0"),
         "torch": ("2.13", "2.12"),
     }
     assert not {"program", "stall.then"} & found.keys()
@@ -108,6 +124,30 @@ def test_arguments_are_compared_by_option(argv: tuple[str, ...], arguments: dict
     groups = list_groups(make_first(launched), make_other(launched))
     (group,) = (group for group in groups if group.title == "arguments")
     assert {pair.name: pair.first for pair in group.pairs} == arguments
+
+
+@pytest.mark.parametrize("secret", ["Abcd1234efgh", "Hunter 22x", "12345678"])
+def test_a_secret_in_a_cell_of_its_own_is_struck_out(secret: str) -> None:
+    """Arguments in both forms, keys of the job and variables; that they differ is known, in what is equal too."""
+    launched = [
+        Launched(
+            ("a.py", f"--api-key={value}", "--hf_token", value, "--password", secret, "--max-tokens", "77"),
+            env={"MY_SECRET": value},
+            job={"ray": f'{{"access_key": "{value}"}}'},
+        )
+        for value in (secret, secret[::-1])
+    ]
+    page = render_report(make_first(launched[0]), make_other(launched[1]), "cctl", ())
+    compared = page.partition("Both reports")[0]
+    differing, _, equal = compared.partition("What is equal")
+    names = ("--api-key", "--hf_token", "MY_SECRET", "ray.access_key")
+    assert [differing.count(f"<code>{name}</code>") for name in names] == [1] * 4
+    assert (
+        differing.count("<code>[secret]</code>") == 8
+        and "<dd>[secret]</dd>" in equal
+        and "<dd>77</dd>" in equal
+    )
+    assert secret not in compared and secret[::-1] not in compared
 
 
 def test_files_that_differ_are_named() -> None:

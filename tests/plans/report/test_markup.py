@@ -85,6 +85,18 @@ def test_secrets_are_struck_out_of_texts_and_markup_stays() -> None:
     assert "https://me:[secret]@host/" in seen.text and "tokens: 123456" in seen.text
 
 
+@pytest.mark.parametrize(
+    "argument", ["--token Abcd1234efgh", "--db-password Hunter22x", "--api-key 'a1b2c3d4'"]
+)
+def test_the_value_of_an_option_is_struck_out(argument: str) -> None:
+    """Behind a space as behind an equals sign; what only begins alike, or is an option itself, stays."""
+    name, _, value = argument.partition(" ")
+    seen = Tags(hide_secrets(document("x", "en", "", element("p", f"a.py {argument} --lr 0.1")), [])).text
+    assert value.strip("'") not in seen and f"{name} " in seen and "--lr 0.1" in seen
+    plain = "a.py --tokenizer Abcd1234 --max-tokens Abcd1234 --use-token --learning-rate a token Abcd1234"
+    assert plain in Tags(hide_secrets(document("x", "en", "", element("p", plain)), [])).text
+
+
 def test_web_tokens_are_struck_out_wherever_they_stand() -> None:
     """In three parts of enough length; what stands around them stays."""
     head, body, proof = "eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiIxIn0", "Sfl-xw_J"
