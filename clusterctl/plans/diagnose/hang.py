@@ -595,10 +595,20 @@ def kept_to_json(kept: KeptDiagnosis) -> HangEntry:
 
 def render_kept(kept: KeptDiagnosis, command: str = "clusterctl") -> list[str]:
     """Return where ranks were, what that means, and what to do; nothing if they made progress until a time limit."""
+    lines = describe_kept(kept)
+    return [*lines, *render_advice(kept.judgement, command)] if lines else []
+
+
+def describe_kept(kept: KeptDiagnosis) -> list[str]:
+    """Return where ranks were, and what that means: texts with what ranks wrote in them."""
     judgement = kept.judgement
     if kept.why == TIME_LIMIT and not judgement.hangs:
         return []
     places = [] if judgement.code == WATCHERS_CODE else [kept.summary]  # it is about no rank
-    lines = [*places, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)]
+    return [*places, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)]
+
+
+def render_advice(judgement: Judgement, command: str) -> list[str]:
+    """Return what to do, if there is something: a text of ours, with commands between backticks."""
     advice = begin_commands(judgement.fix, command)
-    return [*lines, tr("next: {command}", command=advice)] if advice else lines
+    return [tr("next: {command}", command=advice)] if advice else []

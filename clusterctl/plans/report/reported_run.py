@@ -39,7 +39,7 @@ class ReportedRun:
 
     `explanation` is why it ended; `remarks` are what else a terminal shows of that.
     `hang` is where the ranks were when it stalled or was ended, `slow` how they arrived in their collectives,
-    `speed` how fast it is by all that is known.
+    `speed` how fast it is by all that is known; `command` is how the commands begin that its texts advise.
     """
 
     run_id: RunId
@@ -55,6 +55,7 @@ class ReportedRun:
     hang: KeptDiagnosis | None = None
     slow: Slowness | None = None
     speed: SpeedVerdict | None = None
+    command: str = "clusterctl"
 
     @property
     def known(self) -> list[NodeState]:

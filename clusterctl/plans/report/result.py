@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterctl.plans.diagnose.hang import render_kept
+from clusterctl.plans.diagnose.hang import describe_kept, render_advice
 from clusterctl.plans.report.charts import choose_scalars
 from clusterctl.plans.report.markup import Child, Html, element, join, join_lines
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_marks
@@ -91,12 +91,12 @@ def render_result(run: ReportedRun, *, copies: bool = False) -> Html | None:
     hangs = run.hang is not None and run.hang.judgement.hangs
     content: list[Child] = []
     if run.hang is not None and (run.state in LIVE or (hangs and not run.explanation.headline)):
-        content += [*render_sentence(run.hang.judgement, heading="h2", copies=copies)]
+        content += [*render_sentence(run.hang.judgement, run.command, heading="h2", copies=copies)]
         content += [element("p", run.hang.summary), *(element("p", text) for text in run.explanation.reasons)]
     else:
-        content += render_explanation(
-            run.explanation, render_kept(run.hang) if run.hang else (), copies=copies
-        )
+        kept = describe_kept(run.hang) if run.hang else []
+        advice = render_advice(run.hang.judgement, run.command) if run.hang and kept else []
+        content += render_explanation(run.explanation, kept, advice, copies=copies)
     ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
     content += ended[-MAX_ATTEMPTS:]
     content += [_render_speed(run.speed)] if run.speed else []
@@ -120,10 +120,12 @@ def _result_kind(run: ReportedRun, *, hangs: bool) -> str:
     return "bad" if state_class(run.state) == FAILED_CLASS else ""
 
 
-def render_explanation(shown: Explanation, more: Sequence[str] = (), *, copies: bool = False) -> list[Child]:
+def render_explanation(
+    shown: Explanation, kept: Sequence[str] = (), advice: Sequence[str] = (), *, copies: bool = False
+) -> list[Child]:
     """Return the cause as text: what failed, where, what it means, what followed, and the commands that help.
 
-    `more` is what else is known of the end, such as where the ranks were.
+    `kept` is where the ranks were, `advice` what to do about that; only what is ours has commands to copy.
     """
     source: list[Child] = [" ", element("code", shown.source)] if shown.source else []
     place = element("p", element("code", shown.location), *source, class_="place") if shown.location else None
@@ -131,12 +133,14 @@ def render_explanation(shown: Explanation, more: Sequence[str] = (), *, copies: 
     tail = element("pre", join_lines(shown.tail)) if shown.tail and not shown.location else None
     lines = list(filter(None, [shown.headline, *shown.reasons]))
     written = filter(None, [shown.message, shown.task, shown.silent, *lines[1:]])  # by ranks: nothing to copy
-    ours = filter(None, [shown.meaning, shown.advice, *more])
+    ours = filter(None, [shown.meaning, shown.advice])
     return [
         element("h2", lines[0], *code) if lines else None,
         place,
         *(element("p", text) for text in written),
         *(element("p", *mark_commands(text, copies=copies)) for text in ours),
+        *(element("p", text) for text in kept),
+        *(element("p", *mark_commands(text, copies=copies)) for text in advice),
         *([element("p", tr("last stderr lines:"), class_="faint"), tail] if tail else []),
         _list_facts(shown, copies=copies),
     ]

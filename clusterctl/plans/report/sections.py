@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import RankEvidence
-from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers, render_advice
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join, join_lines, table, table_row
 from clusterctl.plans.report.reported_run import ReportedRun
@@ -15,7 +15,7 @@ from clusterctl.plans.runs.rows import RankRow, fold_ranks, fold_stacks, rank_he
 from clusterctl.plans.runs.state import node_ranks
 from clusterctl.protocol.states import PREPARING, RUNNING, STALLED, STOPPED, SUBMITTED, SUCCEEDED, WAITING
 from clusterctl.specs.nodeset import fold_names, group_values
-from clusterctl.specs.text import begin_commands, render_duration
+from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
 
 Facts = dict[str, str]
@@ -143,16 +143,14 @@ def render_sentence(
     """Return the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
     text = tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)
     sentence = element("b", text) if heading == "p" else text
-    fix = begin_commands(judgement.fix, command)
-    next_step = mark_commands(tr("next: {command}", command=fix), copies=copies)
     return [
         element(heading, sentence, class_="bad" if judgement.hangs and heading == "p" else None),
-        element("p", *next_step) if fix else None,
+        *(element("p", *mark_commands(text, copies=copies)) for text in render_advice(judgement, command)),
     ]
 
 
 def mark_commands(text: str, *, copies: bool = False) -> list[Child]:
-    """Show as code what a text has between backticks."""
+    """Show as code what a text of ours has between backticks; one that a rank wrote could offer its own command."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         return [text]

