@@ -24,7 +24,7 @@ from clusterctl.plans.facts.utilization import parse_sample
 from clusterctl.plans.runs.history import NodeRecord, RecordParser
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.protocol.messages.facts import GpuUsage
-from clusterctl.protocol.states import SUCCEEDED
+from clusterctl.protocol.states import SUCCEEDED, RunState
 from clusterctl.specs.inventory.model import Node
 
 if TYPE_CHECKING:
@@ -206,16 +206,16 @@ SPEED_LIMIT = 5.0  # seconds: the end of a run is not shown before
 
 
 def load_speed(
-    run: RunHandle, parts: Mapping[str, NodeState | None], offsets: Mapping[str, float]
+    run: RunHandle, state: RunState, parts: Mapping[str, NodeState | None], offsets: Mapping[str, float]
 ) -> tuple[Slowness | None, SpeedVerdict | None]:
-    """Judge how fast a run is, and which rank is slow, in one round trip; of a run that was short nothing is read."""
-    from clusterctl.plans.runs.judge_speed import is_long_enough, judge_speed, judge_waiting
+    """Judge how fast a run is, and which rank is slow, in one round trip; where it does not count nothing is read."""
+    from clusterctl.plans.runs.judge_speed import has_speed, judge_speed, judge_waiting
 
     now = time.time()
-    if not is_long_enough(parts, offsets, now):
+    if not has_speed(state, parts, offsets, now):
         return None, None
     known = [node for node in run.nodes if parts.get(node.name) and node.name in run.interpreters]
     choice = HistoryChoice(None, SPEED_POINTS, speed=True, limit=SPEED_LIMIT)
     records = fetch_records(run.on(known), choice).nodes
     slow = judge_waiting(records)
-    return slow, judge_speed(parts, records, slow, offsets, now)
+    return slow, judge_speed(state, parts, records, slow, offsets, now)

@@ -73,6 +73,7 @@ from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.judge import to_findings
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, plan_download, plan_relay
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import RUNNING
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -420,7 +421,7 @@ def drive_history(line: Line, _: Place) -> object:
     times = record.history.times or (1.0, 1.0)
     ran = {"run": "demo", "node": "gpu02", "state": "SUCCEEDED", "began": times[0], "since": times[-1]}
     records, slow = {"gpu02": record}, judge_waiting({"gpu02": record})
-    speed = judge_speed({"gpu02": parse_state(Untrusted(ran))}, records, slow)
+    speed = judge_speed(RUNNING, {"gpu02": parse_state(Untrusted(ran))}, records, slow)
     run = ReportedRun(RunId("demo"), {}, None, Explanation(), records, 1.0, str, slow=slow, speed=speed)
     return record.history, render_report(run, run, "clusterctl", ()).encode("utf-8")
 

@@ -375,7 +375,7 @@ class RunMonitor:
     def explain(self, verdict: Verdict) -> Verdict:
         """Add to the verdict of `watch` what the nodes have kept: how fast it was, or where the ranks were."""
         if verdict.state == SUCCEEDED:
-            slow, speed = load_speed(self._run, self._answered, self._options.offsets)
+            slow, speed = load_speed(self._run, verdict.state, self._answered, self._options.offsets)
             is_slow = slow is not None and bool(slow.judgement.suspects)
             return replace(verdict, slow=slow if is_slow else None, speed=speed)
         return replace(verdict, hang=self._stall.load(self._answered))

@@ -17,8 +17,9 @@ from clusterctl.plans.diagnose.slow import MIN_WAITS, Slowness, judge_slowness
 from clusterctl.plans.runs.history import NodeRecord, ScalarPoint, Scalars, pick
 from clusterctl.plans.runs.speed import MIN_WAIT, UNITS, Reason, ReasonKind, SpeedVerdict, Wait
 from clusterctl.plans.runs.state import NO_OFFSETS, Parts, run_ended, run_seconds, taking_part
-from clusterctl.protocol.states import LOST, UNKNOWN
+from clusterctl.protocol.states import LOST, RUNNING, STOPPED, SUCCEEDED, UNKNOWN, RunState
 
+JUDGED_STATES = (RUNNING, SUCCEEDED, STOPPED)
 MIN_SECONDS = 30.0  # seconds of running
 MIN_NODES = 0.5  # of the nodes
 MIN_SAMPLES, MIN_VALUES = 3, 3
@@ -65,9 +66,9 @@ class Spans:
         return [index for index, time in enumerate(times) if begin <= time <= end]
 
 
-def is_long_enough(parts: Parts, offsets: Mapping[str, float], now: float) -> bool:
-    """Return whether a run has run so long that its speed can be judged."""
-    seconds = run_seconds(parts, now, offsets)
+def has_speed(state: RunState, parts: Parts, offsets: Mapping[str, float], now: float) -> bool:
+    """Return whether the speed of a run counts, not the cause of its end or stall, and it ran long enough for that."""
+    seconds = run_seconds(parts, now, offsets) if state in JUDGED_STATES else None
     return seconds is not None and seconds >= MIN_SECONDS
 
 
@@ -78,17 +79,18 @@ def judge_waiting(records: Mapping[str, NodeRecord]) -> Slowness | None:
 
 
 def judge_speed(
+    state: RunState,
     parts: Parts,
     records: Mapping[str, NodeRecord],
     slow: Slowness | None,
     offsets: Mapping[str, float] = NO_OFFSETS,
     now: float = 0.0,
 ) -> SpeedVerdict | None:
-    """Judge how fast a run is; None where it ran too short, too few nodes have samples, or nothing is known.
+    """Judge how fast a run is; None where `has_speed` is not, too few nodes have samples, or nothing is known.
 
     `now` counts for a run that lives; `offsets` are the nodes' clocks minus ours.
     """
-    if not is_long_enough(parts, offsets, now):
+    if not has_speed(state, parts, offsets, now):
         return None
     spans = _find_spans(parts, records, now)
     sampled = [
@@ -140,13 +142,10 @@ def name_rate(name: str) -> str | None:
 
 
 def _find_rates(parts: Parts, records: Mapping[str, NodeRecord], spans: Spans) -> dict[str, float]:
-    """Return each rate once, of the node with the lowest rank that has it; steps by their numbers where these are."""
-    lowest = {
-        name: min((rank.rank for rank in part.ranks), default=1 << 30) for name, part in parts.items() if part
-    }
-    names = sorted((name for name in records if name in lowest), key=lambda name: lowest[name])
+    """Return each rate once, of the node of rank 0, which each command asks; steps by their numbers where these are."""
+    first = [name for name, part in parts.items() if part and any(rank.rank == 0 for rank in part.ranks)]
     found: dict[str, float] = {}
-    for name in names:
+    for name in filter(records.__contains__, first):
         if (steps := _count_steps(records[name].scalars, name, spans)) is not None:
             found.setdefault("steps/s", steps)
         for scalars in records[name].scalars:

@@ -17,6 +17,7 @@ from clusterctl.plans.runs.judge_speed import judge_speed, name_rate
 from clusterctl.plans.runs.speed import SpeedVerdict, render_rate, speed_to_json
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import use_language
 
@@ -86,7 +87,8 @@ def make_slow(waits: Sequence[float], suspects: Sequence[int] = (), **changes: A
 
 def told(records: Mapping[str, NodeRecord] | None = None, slow: Slowness | None = None, **parts: Any) -> str:
     """Give the sentence; empty if there is none."""
-    verdict = judge_speed(make_parts(**parts), records or make_records(), slow, {}, BEGAN + SECONDS)
+    state = parts.get("state", SUCCEEDED)
+    verdict = judge_speed(state, make_parts(**parts), records or make_records(), slow, {}, BEGAN + SECONDS)
     return verdict.sentence if verdict else ""
 
 
@@ -139,7 +141,7 @@ def test_a_slow_rank_is_named_with_its_reason(kind: str) -> None:
     assert text.startswith(f"speed: ranks waited 31 % of each step for rank 1 (gpu02){english}; GPUs ")
     with in_chinese():
         assert f"等待 rank 1 (gpu02){chinese}" in told(records, LATE)
-        found = judge_speed(make_parts(), records, LATE, {}, BEGAN + SECONDS)
+        found = judge_speed(SUCCEEDED, make_parts(), records, LATE, {}, BEGAN + SECONDS)
         assert found is not None
         document = speed_to_json(found)
     assert (document["sentence"], document["reason"], document["reason_node"]) == (text, kind, "gpu02")
@@ -209,7 +211,22 @@ def test_thin_evidence_gives_no_sentence() -> None:
     assert told(nothing) == ""
     assert told(nothing, LATE) == "speed: ranks waited 31 % of each step for rank 1 (gpu02)"
     assert told(nothing, replace(LATE, collectives=19)) == "" and told(nothing, replace(LATE, waits={})) == ""
-    assert judge_speed(dict.fromkeys(NAMES), make_records(), LATE, {}, BEGAN) is None
+    assert judge_speed(SUCCEEDED, dict.fromkeys(NAMES), make_records(), LATE, {}, BEGAN) is None
+
+
+@pytest.mark.parametrize("state", ["FAILED", "LOST", "STALLED", "TIMEOUT"])
+def test_a_run_that_failed_or_stalls_has_no_speed(state: str) -> None:
+    """In no command: there the cause is what counts; one that was stopped has one."""
+    assert told(state=state) == ""
+    assert told(state="STOPPED") == told() != ""
+
+
+def test_rates_are_those_of_rank_0() -> None:
+    """Its node alone reads its logs for `status`; a report has those of the others too, and tells the same."""
+    records = make_records(scalars=(make_scalars("tokens_per_second", 412_000.0),))
+    assert told(records) == "speed: GPUs 93 % busy, 640 W"
+    records["gpu01"] = make_record("gpu01", scalars=(make_scalars("tokens_per_second", 9.0),))
+    assert told(records) == "speed: 9 tokens/s; GPUs 93 % busy, 640 W"
 
 
 def test_a_run_without_scalars_has_the_rest() -> None:

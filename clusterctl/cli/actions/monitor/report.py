@@ -29,7 +29,7 @@ from clusterctl.plans.runs.cause import Explanation, explain_end
 from clusterctl.plans.runs.judge_speed import judge_speed, judge_waiting
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.runs.state import Parts, find_stalls
-from clusterctl.plans.runs.verdict import Verdict, conclude
+from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.inventory.model import Inventory
@@ -122,7 +122,8 @@ def report_run(
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
         },
         slow=slow,
-        speed=judge_speed(parts, records.nodes, slow, offsets, now),
+        speed=judge_speed(judged_state(verdict, parts), parts, records.nodes, slow, offsets, now),
+        command=command,
     )
 
 

@@ -34,7 +34,6 @@ from clusterctl.plans.runs.state import Parts
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import RUNNING, STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
     from clusterctl.plans.runs.speed import SpeedVerdict
@@ -64,11 +63,11 @@ def show_run(settings: Settings, run: str | None, *, watch: bool, as_json: bool)
 
 
 def _load_speed(handle: RunHandle, found: FoundRuns, parts: Parts) -> SpeedVerdict | None:
-    """Read how fast a run is, unless it failed or stalls: there the cause is what counts."""
-    has_failed = name_state(RunId(handle.run_id), parts) not in (RUNNING, SUCCEEDED, STOPPED)
+    """Read how fast a run is, from the nodes that have a part of it."""
+    state = name_state(RunId(handle.run_id), parts)
     held = {node.name for node in found.holders(RunId(handle.run_id))}
     nodes = [node for node in handle.nodes if node.name in held]
-    return None if has_failed else load_speed(handle.on(nodes), parts, found.offsets)[1]
+    return load_speed(handle.on(nodes), state, parts, found.offsets)[1]
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ from clusterctl.plans.report.markup import NOTHING, Html
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.report.result import render_head
 from clusterctl.plans.runs.history import ReplacedLog
+from clusterctl.plans.runs.judge_speed import JUDGED_STATES
 from clusterctl.plans.runs.rows import list_node_rows
 from clusterctl.plans.runs.selection import choose_run, is_live, may_have_processes
-from clusterctl.plans.runs.speed import SpeedVerdict
 from clusterctl.plans.runs.state import NodeState, Parts, find_progress, find_stalls, run_seconds
 from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId, parse_run_id
@@ -186,7 +186,7 @@ class RunFollower:
         self._ended_parts: Parts | None = None
         self._stall: object = None  # which nodes have kept where their ranks are, and since when
         self._hang: KeptDiagnosis | None = None
-        self._speed: SpeedVerdict | None = None  # by the samples that were read last
+        self._drawn: ReportedRun | None = None  # with the records that were read last
         self._judgement: Judgement | None = None  # the newest, by which ranks are marked
         self._judged_at = 0.0
         self._began: float | None = None  # of a live run, as the page counts from it
@@ -280,7 +280,10 @@ class RunFollower:
     def _publish_state(self) -> None:
         with self._lock:
             run = self._report(self._parts(), Records({}, {}))
-            run = replace(run, hang=self._hang, speed=self._speed)
+            run = replace(run, hang=self._hang)
+            if self._drawn is not None:
+                speed = self._drawn.speed if run.state in JUDGED_STATES else None
+                run = replace(run, records=self._drawn.records, speed=speed)
             timing = render_timing(run.parts, run.offsets, run.now)
             question = describe_run(self._run_id, run.parts, self._source.label)
             self._publish_head(run)
@@ -372,7 +375,7 @@ class RunFollower:
             points = POINTS if len(run.nodes) <= MANY_NODES else FEWER_POINTS
             records = fetch_records(run, HistoryChoice(None, points, details=True))
             report = self._report(self._parts(), records)
-            self._speed = report.speed
+            self._drawn = report
             self.view.publish("plots", fragments.render_plots(report))
             self._publish_state()
             took = time.monotonic() - began
