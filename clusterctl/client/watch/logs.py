@@ -75,9 +75,13 @@ class _LineQueue:
 
 
 class TimeMerger:
-    """Holds lines back until no node can send an older one, where each sends what it has in about that order."""
+    """Holds lines back until no node can send an older one, where each sends what it has in about that order.
 
-    def __init__(self, nodes: Iterable[str]) -> None:
+    Where more than `max_bytes` bytes wait, the oldest that are there go: a node's clock may be anything.
+    """
+
+    def __init__(self, nodes: Iterable[str], max_bytes: int = MAX_HELD_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._reached = dict.fromkeys(nodes, MIN_TIME)  # no node will send anything older than that
         self._lines = _LineQueue()
 
@@ -98,7 +102,7 @@ class TimeMerger:
 
     def pop_ready(self) -> Iterator[LogLines]:
         """Return the lines whose turn has come."""
-        return self._lines.pop_until(min(self._reached.values(), default=MAX_TIME))
+        return self._lines.pop_until(min(self._reached.values(), default=MAX_TIME), self._max_bytes)
 
 
 class ReorderWindow:

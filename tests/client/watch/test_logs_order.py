@@ -44,6 +44,21 @@ def test_a_line_waits_until_no_node_can_have_an_older_one() -> None:
     assert [line for one in order.pop_ready() for line in one.lines] == ["y0   ", "y1   ", "x1   "]
 
 
+def test_a_clock_that_may_be_anything_holds_up_no_more_than_the_limit() -> None:
+    """Lines of a node that might always send older ones are given out as they are, and none is lost."""
+    limit = 50 * (LINE_OVERHEAD + 10)
+    order, out = TimeMerger(["a", "b"], limit), list[str]()
+    for number in range(100):
+        order.add(entry("a", "x", number * 100, [1e11] * 10, began=0.0))
+        out += reported(order.pop_ready())
+        assert order._lines.held_bytes <= limit
+    assert len(out) == 950 and order.next_node == "b"
+    order.finish("a")
+    order.finish("b")
+    out += reported(order.pop_ready())
+    assert out == [f"x{number}" for number in range(1000)]
+
+
 def test_many_files_of_many_nodes() -> None:
     """Parcels come in the order of their first lines, as nodes send them; the lines come out in order of time."""
     generator, order = random.Random(4), TimeMerger([f"n{number}" for number in range(4)])

@@ -17,11 +17,12 @@ import re
 import secrets
 import select
 import socket
+import struct
 import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
 from itertools import chain
@@ -40,6 +41,8 @@ from clusterctl.cli.actions.monitor.ui.connections import (
     list_connections,
 )
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, Line, TooManyError, UnknownRunError, View
+from clusterctl.cli.actions.monitor.ui.fragments import describe_failure
+from clusterctl.cli.actions.monitor.ui.log_text import describe_incomplete
 from clusterctl.cli.context.nodes import current_owner
 from clusterctl.console.terminal import hint, info
 from clusterctl.console.text import json_text
@@ -60,6 +63,7 @@ BEAT = 10.0  # seconds between two signs of life of a stream
 PACE = 0.2  # seconds between two messages of a stream
 CHECK = 1.0  # seconds between two looks whether a page is still there
 RETRY = 2000  # milliseconds after which a page connects again
+RESET = struct.pack("ii", 1, 0)  # lingers for no time: closing resets the connection
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")  # an id, its beginning, or a short id
 HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
 POLICY = (
@@ -151,7 +155,16 @@ class UiServer(ThreadingMixIn, TCPServer):
         """Make room for another, and close it."""
         if isinstance(request, socket.socket):
             self.connections.remove(request)
+            linger = request.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, len(RESET))
+            if struct.unpack("ii", linger)[0]:
+                self.close_request(request)  # without the FIN by which an answer ends
+                return
         super().shutdown_request(request)
+
+    @staticmethod
+    def reset_at_end(connection: socket.socket) -> None:
+        """Make the end of a connection a failure for the other side."""
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
     def service_actions(self) -> None:
         """Cut who takes too long to show the token; called a few times in a second."""
@@ -310,12 +323,25 @@ class Handler(BaseHTTPRequestHandler):
             with closing(self.server.feed.source.read_log(run_id)) as pieces:
                 first = next(pieces, "")  # before the answer begins: there may be none
                 self._begin(200, TEXT, {"Content-Disposition": f'attachment; filename="{run_id}.log"'})
-                for piece in chain([first], pieces):
-                    self.wfile.write(piece.encode("utf-8", "replace"))
+                self._send_pieces(chain([first], pieces))
         except UnknownRunError as error:
             raise RefusedError(404, str(error)) from None
         finally:
             asking.release()
+
+    def _send_pieces(self, pieces: Iterable[str]) -> None:
+        """Send a text until its end, or the browser is gone; an error is named in it, and fails for the browser too."""
+        try:
+            for piece in pieces:
+                if self._has_left():
+                    return
+                if piece:
+                    self.wfile.write(piece.encode("utf-8", "replace"))
+        except Exception as error:  # the length is not known before, so a mere end would look like success
+            reason = describe_system_error(error) if isinstance(error, OSError) else _describe(error)
+            self.server.reset_at_end(self.connection)
+            self.connection.settimeout(CHECK)
+            self.wfile.write(f"\n{describe_incomplete(reason)}".encode("utf-8", "replace"))
 
     def _send_events(self, view: View, cursor: Cursor) -> None:
         """Send what is new until the page is gone or the server ends."""
@@ -361,6 +387,11 @@ class Handler(BaseHTTPRequestHandler):
 
 for _method in METHODS:
     setattr(Handler, f"do_{_method}", Handler.serve)  # the name that the base class looks for
+
+
+def _describe(error: Exception) -> str:
+    failure = describe_failure(error)
+    return f"{failure.code} {failure.message}"
 
 
 def _events(view: View, parts: Mapping[str, str], lines: Sequence[Line]) -> bytes:

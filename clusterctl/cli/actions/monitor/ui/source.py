@@ -32,6 +32,7 @@ from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
 from clusterctl.client.watch.logs import LiveReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
+from clusterctl.console.lines import describe_dropped
 from clusterctl.console.run.status import describe_run, render_age, render_timing
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
@@ -126,7 +127,9 @@ class ClusterSource:
         if run_id not in found.runs or not found.holders(run_id):
             raise UnknownRunError(tr("{run} is not on these nodes", run=run_id))
         run = RunHandle(self.cluster, run_id, found.holders(run_id), found.pythons)
-        return read_whole_log(run, found.offsets)
+        held = {node.name for node in run.nodes}
+        silent = [name for name in found.runs[run_id] if name not in held]
+        return read_whole_log(run, found.offsets, silent)
 
     def diagnose(self, run_id: str) -> Html:
         """Ask the ranks of a run where they are, as `diagnose` does."""
@@ -351,6 +354,10 @@ class RunFollower:
     def _add_lines(self, entry: LogLines) -> None:
         label = entry.stream if entry.stream == "stderr" else ""
         times = () if entry.times_guessed else entry.times
+        if entry.gone:
+            self.view.add_lines(
+                entry.node, entry.rank, label, [f"~ {describe_dropped(entry.gone)}"], times[:1]
+            )
         self.view.add_lines(entry.node, entry.rank, label, map(sanitize, entry.lines), times)
 
     def _on_update(self, update: Update) -> None:

@@ -32,7 +32,7 @@ from clusterctl.cli.actions.monitor.ui.server import (
     is_remote,
     serve,
 )
-from clusterctl.errors import UsageError
+from clusterctl.errors import ConnectionLost, UsageError
 from clusterctl.plans.report.markup import Html
 from clusterctl.protocol.run_id import RunId
 
@@ -175,6 +175,58 @@ def test_what_a_button_shows_is_escaped(server: UiServer) -> None:
     assert status == 200 and "<script" not in text and "&lt;script&gt;" in text
     server.asking["diagnose"].acquire()
     assert press(server.url, "diagnose", RUN)[0] == 409 and press(server.url, "stop", RUN)[0] == 200
+
+
+def start_download(server: UiServer) -> socket.socket:
+    """Ask for a log, and read nothing of it yet."""
+    connection = connect(server)
+    path = f"{server.url.partition(str(server.port))[2]}log?run={RUN}"
+    connection.sendall(f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    return connection
+
+
+def test_a_browser_that_leaves_ends_its_download(
+    server: UiServer, source: PlainSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while no node sends anything; the next one is served."""
+    ended = threading.Event()
+
+    def read_nothing(_: RunId) -> Generator[str, None, None]:
+        try:
+            while not ended.wait(0.01):
+                yield ""
+        finally:
+            ended.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "read_log", read_nothing)
+        with closing(start_download(server)) as connection:
+            text = b""
+            while not text.endswith(b"\r\n\r\n"):  # what was not read would reset the connection
+                text += connection.recv(4096)
+            assert ask(server.url, "GET", f"log?run={RUN}")[0] == 409
+        gone = ended.wait(HANG)
+        ended.set()
+        assert gone
+    wait_until(lambda: ask(server.url, "GET", f"log?run={RUN}")[0] == 200, "the next one is served")
+
+
+def test_a_download_that_breaks_is_a_failure_for_the_browser(
+    server: UiServer, source: PlainSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came is kept, its last line says why, and the connection is reset."""
+
+    def break_off(_: RunId) -> Generator[str, None, None]:
+        yield "first\n"
+        raise ConnectionLost("CC-SSH-015", node="gpu02")
+
+    monkeypatch.setattr(source, "read_log", break_off)
+    with closing(start_download(server)) as connection:
+        text = b""
+        with pytest.raises(ConnectionResetError):
+            while received := connection.recv(4096):
+                text += received
+    assert b"first\n" in text and b"\nthis log is not complete: CC-SSH-015 " in text
 
 
 class Loaded(HTMLParser):
