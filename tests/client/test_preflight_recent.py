@@ -10,7 +10,8 @@ import pytest
 import simulated
 from simulated import SimulatedCluster, Ways, facts_of, simulated_nodes
 
-from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
+from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight
+from clusterctl.cli.context.checks import select_checks
 from clusterctl.client.preflight import MAX_AGE, MAX_KEPT, RecentCheck, load_check, save_check
 from clusterctl.console.progress import Phases
 from clusterctl.protocol.messages.checks import MeshPath, MeshResult

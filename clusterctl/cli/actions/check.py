@@ -53,7 +53,8 @@ def run_check(settings: Settings, options: CheckOptions) -> int:
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         # these load while the connections are made
-        from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight, select_checks
+        from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight
+        from clusterctl.cli.context.checks import select_checks
         from clusterctl.console.progress import Phases
 
         selection = select_checks(inventory, job, options.only, options.skip)

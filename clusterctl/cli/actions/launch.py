@@ -17,8 +17,8 @@ from clusterctl.cli.actions.preflight import (
     Questions,
     keep_check,
     run_preflight,
-    select_checks,
 )
+from clusterctl.cli.context.checks import select_checks
 from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
 from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice

@@ -25,22 +25,19 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
 from clusterctl.console.progress import Phases
-from clusterctl.console.terminal import stderr
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
+from clusterctl.plans.checks.framework import Finding, Observations
 from clusterctl.plans.checks.registry import (
     ALL_CHECKS,
     CheckSelection,
     all_checks,
-    choose_checks,
     evaluate,
-    resolve_waivers,
 )
 from clusterctl.plans.diagnose.network_tests import choose_mesh_members, plan_rails
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.protocol.messages.facts import Facts
-from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.translation import tr
 
@@ -83,18 +80,6 @@ class Preflight:
             return 4
         unwaived = (finding for finding in self.findings if not finding.waived)
         return 3 if any(finding.severity == "error" for finding in unwaived) else 0
-
-
-def select_checks(
-    inventory: Inventory, job: Job | None, only: Sequence[str] = (), skip: Sequence[str] = ()
-) -> CheckSelection:
-    """Settle which checks are judged and which findings are waived, by the inventory or the job.
-
-    Raises UsageError for words and codes that mean nothing, before any node is asked.
-    """
-    names = [node.name for node in inventory.nodes]
-    waivers = (*inventory.waive, *(job.waive if job else ()))
-    return CheckSelection(choose_checks(only, skip), resolve_waivers(waivers, names))
 
 
 @dataclass(frozen=True)
@@ -209,19 +194,6 @@ def _judge(
     findings = evaluate(questions.nodes, observed, questions.job, questions.selection)
     age = time.time() - reused.time if reused else None
     return Preflight(facts, failures, findings, observed, mesh, selection=questions.selection, age=age)
-
-
-def report_code(
-    nodes: Sequence[Node], job: Job, code: JobCode, selection: CheckSelection
-) -> Sequence[Finding]:
-    """Print and return what the code alone shows, where no node answers: before a run is queued, or only planned."""
-    observed = Observations({}, {}, local_facts=LocalFacts(code=code))
-    findings = [replace(finding, nodes=()) for finding in evaluate(nodes, observed, job, selection)]
-    if findings:
-        from clusterctl.console.findings import render_findings  # which loads tables
-
-        render_findings(stderr(), findings)
-    return findings
 
 
 class _Probes:

@@ -369,7 +369,7 @@ def _plan_export(
 
 
 def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
-    from clusterctl.cli.actions.preflight import report_code, select_checks
+    from clusterctl.cli.context.checks import report_code, select_checks
     from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
     from clusterctl.console.progress import render_size
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan

@@ -20,8 +20,8 @@ from clusterctl.cli.actions.attach import QueuedRun, open_logs, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.launch import LaunchBase, make_run_id
 from clusterctl.cli.actions.notify import announce_detached, notify_end, remember_hooks
-from clusterctl.cli.actions.preflight import report_code
 from clusterctl.cli.actions.stop import KnownParts, StopResult, stop_and_report, stop_run
+from clusterctl.cli.context.checks import report_code
 from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter, report_failures

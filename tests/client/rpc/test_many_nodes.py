@@ -12,7 +12,8 @@ import pytest
 from simulated import DYING, REFUSED, SILENT, SimulatedCluster, Ways, simulated_nodes
 from waiting import HANG
 
-from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight, select_checks
+from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight
+from clusterctl.cli.context.checks import select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import MAX_PARALLEL
