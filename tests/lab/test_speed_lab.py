@@ -1,4 +1,4 @@
-"""How fast a real run is: the rank for which the others wait is named at the end, and nobody of a healthy one."""
+"""How fast a real run is: the rank for which the others wait is named at the end, and none of a healthy one."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, find_missing, start_browser
+from browser import NEEDS_BROWSER, Browser, start_browser
 from driving import cctl, leftovers, make_project, start_cctl
 from waiting import HANG, wait_until
 
@@ -15,10 +15,7 @@ from clusterctl.lab.labs import Lab
 
 pytestmark = [
     pytest.mark.variant,  # of test_ui_lab and of test_page_in_browser together
-    pytest.mark.skipif(
-        bool(find_missing()),
-        reason=f"no browser: {', '.join(find_missing())} missing; `./test --all` installs them",
-    ),
+    NEEDS_BROWSER,
 ]
 HANGS = """
 import time, torch, torch.distributed as dist

@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pytest
 from waiting import wait_until
 
 PROGRAMS, MODULES = ("chromium", "chromedriver"), ("selenium", "axe_core_python")
@@ -80,6 +81,12 @@ def find_missing() -> list[str]:
     """Name what is not installed of a browser that tests can drive."""
     programs = [name for name in PROGRAMS if shutil.which(name) is None]
     return programs + [name for name in MODULES if importlib.util.find_spec(name) is None]
+
+
+NEEDS_BROWSER = pytest.mark.skipif(
+    bool(find_missing()),
+    reason=f"no browser: {', '.join(find_missing())} missing; `./test --all` installs them",
+)
 
 
 class Browser:

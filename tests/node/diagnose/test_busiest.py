@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 @contextmanager
 def computing(run: str) -> Iterator[int]:
-    """Let a process compute that was started for a run."""
+    """Start a process that computes, as one of a run is started."""
     code = "print('begun', flush=True)\nwhile True: pass"
     environment = {**os.environ, "CLUSTERCTL_RUN": f"{run}/gpu01/1"}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as process:

@@ -34,7 +34,7 @@ KEYS: dict[str, Any] = {
 
 
 def add_sample(run: Recorded) -> None:
-    """Let a node have been sampled once."""
+    """Write one sample of a node, as its agent does."""
     samples = RingSet(str(run.path / "samples"), [("node", "", "cpu")], {"cores": 4, "memory": 1, "gpus": []})
     samples.add(1000.0, [0.5])
     samples.close()

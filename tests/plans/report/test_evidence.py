@@ -47,8 +47,8 @@ def test_a_stall_is_marked_on_all_plots_as_long_as_it_lasts() -> None:
     assert make_scale(make_run({"gpu01": make_stalled("gpu01", over=False)})).stalls == (
         (BEGAN + 5, BEGAN + 52),
     )
-    told = [moment.sentence for moment in find_moments(run)]
-    assert told[-2:] == ["no rank has made progress for 40 s", "the ranks make progress again"]
+    sentences = [moment.sentence for moment in find_moments(run)]
+    assert sentences[-2:] == ["no rank has made progress for 40 s", "the ranks make progress again"]
     page = render_report(run, None, "cctl", ())
     assert page.count('class="stall"') == page.count('role="img"')
 
@@ -79,7 +79,7 @@ def test_slow_ranks_are_named_with_how_they_arrive() -> None:
 
 
 def test_the_speed_stands_with_the_result_and_once() -> None:
-    """The sentence of `diagnose --slow` is left out where the speed is told; the table of the ranks stays."""
+    """The sentence of `diagnose --slow` is left out where the speed is shown; the table of the ranks stays."""
     rows = (Lateness(1, "gpu02", 0.99, 0.0275, 0.19),)
     named = Slowness(Judgement("CC-HANG-011", "", {"ranks": "rank 1 (gpu02)", "share": "99 %", "count": 235,
                      "delay": "27", "loss": "19 %", "node": "gpu02"}, (1,)), rows, 235, 33.6)  # fmt: skip

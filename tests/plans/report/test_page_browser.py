@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, find_missing, start_browser
+from browser import NEEDS_BROWSER, Browser, start_browser
 from reported import (
     HOSTILE,
     explain,
@@ -28,10 +28,7 @@ from clusterctl.translation import use_language
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(
-        bool(find_missing()),
-        reason=f"no browser: {', '.join(find_missing())} missing; `./test --all` installs them",
-    ),
+    NEEDS_BROWSER,
 ]
 ATTACKS = (
     "<script>window.hacked=1;alert(1)</script>",

@@ -35,7 +35,7 @@ def make_scalars(name: str = "loss", steps: tuple[int | None, ...] = (0, 10, 20,
 
 
 def read_titles(markup: str) -> list[str]:
-    """Give what the pointer shows at the samples."""
+    """Return what the pointer shows at the samples."""
     return re.findall("<title>([^<]*)</title>", markup.partition('class="samples"')[2])
 
 

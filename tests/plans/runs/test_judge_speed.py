@@ -85,8 +85,10 @@ def make_slow(waits: Sequence[float], suspects: Sequence[int] = (), **changes: A
     return replace(Slowness(judgement, rows, 200, 20.0, dict(enumerate(waits))), **changes)
 
 
-def told(records: Mapping[str, NodeRecord] | None = None, slow: Slowness | None = None, **parts: Any) -> str:
-    """Give the sentence; empty if there is none."""
+def sentence_of(
+    records: Mapping[str, NodeRecord] | None = None, slow: Slowness | None = None, **parts: Any
+) -> str:
+    """Return the sentence; empty if there is none."""
     state = parts.get("state", SUCCEEDED)
     verdict = judge_speed(state, make_parts(**parts), records or make_records(), slow, {}, BEGAN + SECONDS)
     return verdict.sentence if verdict else ""
@@ -137,10 +139,10 @@ def test_a_slow_rank_is_named_with_its_reason(kind: str) -> None:
     """In both languages; JSON has the English and the kind."""
     changes, english, chinese = REASONS[kind]
     records = make_records(**changes)
-    text = told(records, LATE)
+    text = sentence_of(records, LATE)
     assert text.startswith(f"speed: ranks waited 31 % of each step for rank 1 (gpu02){english}; GPUs ")
     with in_chinese():
-        assert f"等待 rank 1 (gpu02){chinese}" in told(records, LATE)
+        assert f"等待 rank 1 (gpu02){chinese}" in sentence_of(records, LATE)
         found = judge_speed(SUCCEEDED, make_parts(), records, LATE, {}, BEGAN + SECONDS)
         assert found is not None
         document = speed_to_json(found)
@@ -156,7 +158,9 @@ def test_what_all_nodes_have_is_no_reason(kind: str) -> None:
     if kind == "loader":
         ranks = tuple(RankEvidence(rank, name, frames=(LOADER,)) for rank, name in enumerate(NAMES))
         records = {name: make_record(name, collectives=NodeEvidence(name, ranks, 0.1)) for name in NAMES}
-    assert told(records, LATE).startswith("speed: ranks waited 31 % of each step for rank 1 (gpu02); GPUs ")
+    assert sentence_of(records, LATE).startswith(
+        "speed: ranks waited 31 % of each step for rank 1 (gpu02); GPUs "
+    )
 
 
 def test_a_healthy_run_is_not_accused() -> None:
@@ -164,26 +168,26 @@ def test_a_healthy_run_is_not_accused() -> None:
     scalars = (make_scalars("tokens_per_second", 412_000.0), make_scalars("loss", 1.0, step=24))
     records = make_records()
     records["gpu01"] = make_record("gpu01", scalars=scalars)
-    text = told(records, make_slow((0.04, 0.03, 0.05), [1]))
+    text = sentence_of(records, make_slow((0.04, 0.03, 0.05), [1]))
     assert text == "speed: 412 k tokens/s, 2.4 steps/s; GPUs 93 % busy, 640 W; ranks waited 4 % of each step"
     with in_chinese():
-        text = told(records, make_slow((0.04, 0.03, 0.05)))
+        text = sentence_of(records, make_slow((0.04, 0.03, 0.05)))
     assert (
         text == "速度：412 k tokens/s，2.4 steps/s；GPU 占用率 93 %，640 W；每步中各 rank 有 4 % 的时间在等待"
     )
 
 
 def test_waiting_that_is_uneven_on_gpus_or_for_nobody_in_particular() -> None:
-    """The worst is told where it is far from the median; what GPUs wait is not known; nobody is blamed by chance."""
-    assert "waited 10 % (at most 40 %) of each step for rank 1" in told(
+    """The worst is named where it is far from the median; what GPUs wait is not known; no rank is named by chance."""
+    assert "waited 10 % (at most 40 %) of each step for rank 1" in sentence_of(
         slow=make_slow((0.1, 0.0, 0.1, 0.4), [1])
     )
     on_gpu = make_slow((0.04, 0.04, 0.04), on_gpu=True)
-    assert told(slow=on_gpu).endswith("ranks waited 4 % of each step (GPU time not included)")
+    assert sentence_of(slow=on_gpu).endswith("ranks waited 4 % of each step (GPU time not included)")
     by_turns = make_slow((0.2, 0.21, 0.19))
-    assert told(slow=by_turns).endswith("ranks waited 20 % of each step, each time for another")
+    assert sentence_of(slow=by_turns).endswith("ranks waited 20 % of each step, each time for another")
     both = make_slow((0.3, 0.0, 0.0), [1, 2])
-    assert "for ranks 1-2 (gpu[02-03])" in told(slow=both)
+    assert "for ranks 1-2 (gpu[02-03])" in sentence_of(slow=both)
 
 
 @pytest.mark.parametrize(
@@ -194,39 +198,42 @@ def test_waiting_that_is_uneven_on_gpus_or_for_nobody_in_particular() -> None:
         ({"lanes": 4.0}, "a GPU of gpu02 uses 4 of 16 PCIe lanes"),
     ],
 )
-def test_a_gpu_unlike_the_others_is_told_where_nobody_is_known_to_wait(
+def test_a_gpu_unlike_the_others_is_named_where_no_rank_is_known_to_wait(
     gpu: dict[str, float], text: str
 ) -> None:
     """What NCCL waits for on GPUs is in no record of collectives."""
-    assert told(make_records(gpu=gpu)) == f"speed: GPUs 93 % busy, 640 W; {text}"
-    assert told({name: make_record(name, gpu) for name in NAMES}) == "speed: GPUs 93 % busy, 640 W"
+    assert sentence_of(make_records(gpu=gpu)) == f"speed: GPUs 93 % busy, 640 W; {text}"
+    assert sentence_of({name: make_record(name, gpu) for name in NAMES}) == "speed: GPUs 93 % busy, 640 W"
 
 
 def test_thin_evidence_gives_no_sentence() -> None:
     """A run of less than 30 s, samples of fewer than half of the nodes, a run of which nothing is known."""
-    assert told(seconds=29.0) == "" and told(seconds=31.0) != ""
-    assert told({"gpu01": make_record("gpu01")}, LATE) == ""
-    assert told({name: NodeRecord(name) for name in NAMES}, LATE) == ""
+    assert sentence_of(seconds=29.0) == "" and sentence_of(seconds=31.0) != ""
+    assert sentence_of({"gpu01": make_record("gpu01")}, LATE) == ""
+    assert sentence_of({name: NodeRecord(name) for name in NAMES}, LATE) == ""
     nothing = {name: replace(make_record(name), launched=Launched()) for name in NAMES}
-    assert told(nothing) == ""
-    assert told(nothing, LATE) == "speed: ranks waited 31 % of each step for rank 1 (gpu02)"
-    assert told(nothing, replace(LATE, collectives=19)) == "" and told(nothing, replace(LATE, waits={})) == ""
+    assert sentence_of(nothing) == ""
+    assert sentence_of(nothing, LATE) == "speed: ranks waited 31 % of each step for rank 1 (gpu02)"
+    assert (
+        sentence_of(nothing, replace(LATE, collectives=19)) == ""
+        and sentence_of(nothing, replace(LATE, waits={})) == ""
+    )
     assert judge_speed(SUCCEEDED, dict.fromkeys(NAMES), make_records(), LATE, {}, BEGAN) is None
 
 
 @pytest.mark.parametrize("state", ["FAILED", "LOST", "STALLED", "TIMEOUT"])
 def test_a_run_that_failed_or_stalls_has_no_speed(state: str) -> None:
     """In no command: there the cause is what counts; one that was stopped has one."""
-    assert told(state=state) == ""
-    assert told(state="STOPPED") == told() != ""
+    assert sentence_of(state=state) == ""
+    assert sentence_of(state="STOPPED") == sentence_of() != ""
 
 
 def test_rates_are_those_of_rank_0() -> None:
     """Its node alone reads its logs for `status`; a report has those of the others too, and tells the same."""
     records = make_records(scalars=(make_scalars("tokens_per_second", 412_000.0),))
-    assert told(records) == "speed: GPUs 93 % busy, 640 W"
+    assert sentence_of(records) == "speed: GPUs 93 % busy, 640 W"
     records["gpu01"] = make_record("gpu01", scalars=(make_scalars("tokens_per_second", 9.0),))
-    assert told(records) == "speed: 9 tokens/s; GPUs 93 % busy, 640 W"
+    assert sentence_of(records) == "speed: 9 tokens/s; GPUs 93 % busy, 640 W"
 
 
 def test_a_run_without_scalars_has_the_rest() -> None:
@@ -234,14 +241,14 @@ def test_a_run_without_scalars_has_the_rest() -> None:
     for points in ((), (ScalarPoint(BEGAN + 5, 1, 9.0),) * 9, (ScalarPoint(BEGAN + 500, 9, None),) * 9):
         records = make_records()
         records["gpu01"] = make_record("gpu01", scalars=(Scalars("tok/s", "log", 9, points),))
-        assert told(records) == "speed: GPUs 93 % busy, 640 W"
+        assert sentence_of(records) == "speed: GPUs 93 % busy, 640 W"
     records["gpu01"] = make_record("gpu01", scalars=(make_scalars("loss", 2.0, step=-3),))
-    assert told(records) == "speed: GPUs 93 % busy, 640 W"
+    assert sentence_of(records) == "speed: GPUs 93 % busy, 640 W"
 
 
 def test_a_live_run_is_judged_until_now() -> None:
     """What came last counts."""
-    assert told(state="RUNNING") == "speed: GPUs 93 % busy, 640 W"
+    assert sentence_of(state="RUNNING") == "speed: GPUs 93 % busy, 640 W"
 
 
 @pytest.mark.parametrize(
@@ -297,5 +304,7 @@ def test_hostile_records_are_survived() -> None:
         launched=Launched(gpus=(0, 7, 10**9)),
         collectives=with_evidence(busiest=BusyProcess("\x1b[31m\n", 1, 1e5)),
     )
-    assert isinstance(told({**make_records(), "gpu02": evil}, make_slow((9e9, float("inf"), 0.1), [77])), str)
+    assert isinstance(
+        sentence_of({**make_records(), "gpu02": evil}, make_slow((9e9, float("inf"), 0.1), [77])), str
+    )
     assert SpeedVerdict().rates == {}

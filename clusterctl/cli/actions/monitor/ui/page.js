@@ -5,7 +5,7 @@
 const MOST_LINES = 3000; // in the page
 const HIDDEN_FOR = 30000; // ms after which a page that is not looked at lets go of its connection
 const RETRY = 5000; // ms
-const PATIENCE = 3; // tries to come back before the page says that nobody answers
+const PATIENCE = 3; // tries to come back before the page says that no server answers
 const main = document.getElementById("main");
 const lines = document.getElementById("lines");
 const state = {

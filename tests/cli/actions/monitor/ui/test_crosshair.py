@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from browser import Browser, find_missing, start_browser
+from browser import NEEDS_BROWSER, Browser, start_browser
 from page_client import serve_page
 
 from clusterctl.cli.actions.monitor.report import report_run
@@ -26,10 +26,7 @@ from clusterctl.translation import use_language
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(
-        bool(find_missing()),
-        reason=f"no browser: {', '.join(find_missing())} missing; `./test --all` installs them",
-    ),
+    NEEDS_BROWSER,
 ]
 RUN = RunId("digits-20261123T070708-923c")
 BEGAN = time.time() - 70
@@ -152,14 +149,14 @@ def point_at(browser: Browser, number: int, share: float) -> None:
 
 
 def read_crosshair(browser: Browser) -> list[dict[str, Any]]:
-    """Give what all plots show."""
+    """Return what all plots show."""
     browser.wait_for(DRAWN, "the crosshair")
     found: list[dict[str, Any]] = browser.run(READINGS)
     return found
 
 
 def step_of(reading: dict[str, Any]) -> int:
-    """Give the step of a reading: `25 s, step 50`."""
+    """Return the step of a reading: `25 s, step 50`."""
     return int(reading["when"].rpartition("step ")[2])
 
 

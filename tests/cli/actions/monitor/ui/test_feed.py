@@ -52,7 +52,7 @@ def test_a_page_gets_a_part_once() -> None:
 
 
 def test_rows_that_are_gone_are_not_kept() -> None:
-    """A page that has one is told once, and a row that comes back is shown."""
+    """A page that has one receives that once, and a row that comes back is shown."""
     view, cursor = View(""), Cursor()
     for number in range(1000):
         view.publish_rows("machines", {f"gpu{number}": element("tr", "1"), "here": element("tr", "2")})

@@ -85,7 +85,7 @@ def test_a_file_has_all_attempts_and_names_who_failed(monkeypatch: pytest.Monkey
             asked.append(request["logs"])
 
         def read_by_time(self) -> Iterator[list[LogLines] | StreamEnd]:
-            """Give them."""
+            """Return them."""
             yield [piece("a")]
             yield []
             yield StreamEnd("gpu02", ConnectionLost("CC-SSH-015", node="gpu02"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from browser import Browser, find_missing, start_browser
+from browser import NEEDS_BROWSER, Browser, start_browser
 from loopback import LoopbackServer
 from page_client import find_known, serve_page
 from waiting import wait_until
@@ -42,10 +42,7 @@ from clusterctl.translation import use_language
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(
-        bool(find_missing()),
-        reason=f"no browser: {', '.join(find_missing())} missing; `./test --all` installs them",
-    ),
+    NEEDS_BROWSER,
 ]
 RUN = RunId("digits-20261123T070708-923c")
 NOW = time.time()
@@ -104,7 +101,7 @@ class Contents:
         return find_known(text)
 
     def read_log(self, run_id: RunId) -> Generator[str, None, None]:
-        """Give the lines."""
+        """Return the lines."""
         self.pressed.append(f"log {run_id}")
         yield from (f"{sanitize(line)}\n" for line in self.lines)
 

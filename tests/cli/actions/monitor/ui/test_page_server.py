@@ -62,7 +62,7 @@ class PlainSource:
         return find_known(text)
 
     def read_log(self, run_id: RunId) -> Generator[str, None, None]:
-        """Give two pieces, or report that the run is gone."""
+        """Return two pieces, or report that the run is gone."""
         if run_id != RUN:
             raise UnknownRunError("it is gone")
         try:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import pytest
-from browser import Browser, find_missing, start_browser
+from browser import NEEDS_BROWSER, Browser, start_browser
 from page_client import find_known, serve_page
 
 from clusterctl.cli.actions.monitor.ui import fragments, overview
@@ -19,10 +19,7 @@ from clusterctl.protocol.states import RunState
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(
-        bool(find_missing()),
-        reason=f"no browser: {', '.join(find_missing())} missing; `./test --all` installs them",
-    ),
+    NEEDS_BROWSER,
 ]
 RUN, OTHER = (RunId(f"digits-20261123T070708-{end}") for end in ("923c", "923d"))
 STATES: tuple[tuple[RunState, str, str], ...] = (
@@ -64,7 +61,7 @@ class Failed:
         return find_known(text)
 
     def read_log(self, run_id: RunId) -> Generator[str, None, None]:
-        """Give a line."""
+        """Return a line."""
         yield f"{run_id}\n"
 
     def diagnose(self, run_id: str) -> Html:
