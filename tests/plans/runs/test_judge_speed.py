@@ -12,7 +12,7 @@ import pytest
 from clusterctl.plans.diagnose.evidence import BusyProcess, Frame, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
-from clusterctl.plans.runs.history import History, Launched, Machine, NodeRecord, ScalarPoint, Scalars
+from clusterctl.plans.runs.history import History, Launched, Machine, NodeRecord, ScalarPoint, Scalars, shift
 from clusterctl.plans.runs.judge_speed import judge_speed, name_rate
 from clusterctl.plans.runs.speed import SpeedVerdict, render_rate, speed_to_json
 from clusterctl.plans.runs.state import NodeState, parse_state
@@ -161,6 +161,15 @@ def test_what_all_nodes_have_is_no_reason(kind: str) -> None:
     assert sentence_of(records, LATE).startswith(
         "speed: ranks waited 31 % of each step for rank 1 (gpu02); GPUs "
     )
+
+
+@pytest.mark.parametrize("clock", [-0.4, 0.4, 3600.0])
+def test_how_a_clock_was_measured_changes_nothing(clock: float) -> None:
+    """Each command measures the clocks of nodes anew; the same samples count, also at the end of the first minute."""
+    points = tuple(ScalarPoint(BEGAN + 10 * at, at * at, 1.0) for at in range(60))
+    records = {name: make_record(name, scalars=(Scalars("loss", "log", 60, points),)) for name in NAMES}
+    moved = {name: shift(record, clock) for name, record in records.items()}
+    assert sentence_of(moved, LATE) == sentence_of(records, LATE) != ""
 
 
 def test_a_healthy_run_is_not_accused() -> None:
