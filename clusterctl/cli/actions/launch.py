@@ -11,7 +11,6 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.notify import announce_detached, check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import (
     Preflight,
     Questions,
@@ -94,7 +93,9 @@ class LaunchBase(ABC):
             with INTERRUPTS.leaving(partial(self._announce_cancelled, tr("interrupted"))):
                 self._announce()
                 secrets = read_secrets(self._job)
-                if not self._options.detach:
+                if self._job.notify and not self._options.detach:
+                    from clusterctl.cli.actions.notify import check_hooks  # a job without any saves 80 ms
+
                     check_hooks(self._job)
                 self._setup_files = read_job_setup(self._job)
                 code = read_code(self._job, big=self._options.allow_big)
@@ -116,9 +117,18 @@ class LaunchBase(ABC):
 
     def _announce_started(self, run_id: RunId, *, stopping: bool = False) -> None:
         """Report a run that continues after a signal, before it was followed."""
-        remember_hooks(self._job, self._inventory, run_id)
+        from clusterctl.cli.actions.notify import announce_detached
+
+        self._remember_hooks(run_id)
         remember_runs([run_id])
         announce_detached(self._output, run_id, stopping=stopping)
+
+    def _remember_hooks(self, run_id: RunId) -> None:
+        """Keep the job's notifications and `on_end` for the end of the run, if it has any."""
+        if self._job.notify or self._job.on_end is not None:
+            from clusterctl.cli.actions.notify import remember_hooks
+
+            remember_hooks(self._job, self._inventory, run_id)
 
     def _announce(self) -> None:
         if self._job.debug:
@@ -143,6 +153,8 @@ class LaunchBase(ABC):
         if not self._options.as_json:
             print(run_id, flush=True)
         self._output.write_json({"schema": 1, "run": run_id, "detached": True})
+        from clusterctl.cli.actions.notify import warn_not_notified
+
         warn_not_notified(run_id, self._output.hint("attach", run_id))
         info(self._output.describe_commands(run_id))
         return 0
@@ -177,7 +189,7 @@ class Launch(LaunchBase):
             notice(warning)
         ready = self._prepare(cluster, plan, scan, secrets, preflight)
         self._start_workers(cluster, plan, ready)
-        remember_hooks(self._job, self._inventory, plan.run_id)
+        self._remember_hooks(plan.run_id)
         remember_runs([plan.run_id])
         if self._options.detach:
             return self._detach(plan.run_id)
