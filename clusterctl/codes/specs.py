@@ -526,7 +526,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "keep-warm-exec": Case(
                 "`start: exec` starts every worker with a new interpreter, so keep_warm at {place} has no use",
-                "use start: auto, or remove one of the two",
+                "use start: fork, or remove one of the two",
             ),
         },
     ),

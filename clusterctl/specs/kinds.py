@@ -204,7 +204,7 @@ Launcher = Literal["torchrun", "launch", "python", "command", "ray", "mpirun"]
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 EnvironmentKind = Literal["venv", "uv", "conda"]
 ENVIRONMENT_KINDS: tuple[EnvironmentKind, ...] = get_args(EnvironmentKind)
-StartMethod = Literal["exec", "fork", "auto"]
+StartMethod = Literal["exec", "fork"]
 StallAction = Literal["report", "restart", "stop"]
 Reason = Literal[
     "node_lost",
@@ -371,7 +371,7 @@ MetricPattern = Annotated[
 ]
 LauncherName = Annotated[Launcher, one_of(*LAUNCHERS)]
 EndsWith = Annotated[Literal["all", "node 0"], one_of("all", "node 0")]
-StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
+StartChoice = Annotated[StartMethod, one_of("exec", "fork", former={"auto": "fork"})]
 ModuleName = Annotated[
     str, ScalarType(to_translate("a module"), values.parse_module, {"type": "string", "minLength": 1})
 ]

@@ -85,8 +85,7 @@ class Gate:
         """How it is to start workers; nothing for new interpreters."""
         if self.start == "exec":
             return {}
-        mode = "fork" if self.start == "waiting" else self.start
-        return {"mode": mode, "workers": self.workers, "preload": list(self.preload)}
+        return {"workers": self.workers, "preload": list(self.preload)}
 
     def variables(self) -> dict[str, str]:
         """Give the environment of the gate."""

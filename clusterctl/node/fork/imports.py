@@ -45,7 +45,7 @@ class Imports(NamedTuple):
             return "the interpreter is %s, not %s" % (python, self.python)
         if payload != self.payload:
             return "it is of another version of clusterctl"
-        for name in ("mode", "preload", "workers"):
+        for name in ("preload", "workers"):
             if start.get(name) != self.start.get(name):
                 return "%s differs" % name
         for name in sorted({*env, *self.env}):

@@ -1,9 +1,9 @@
 """What a forked process changes to be what `python -u SCRIPT` or `python -u -m MODULE` would be, and its run.
 
 A difference that matters to scripts is undone here, or is a reason to start the worker with a new interpreter, as ever:
-one function for each reason, empty where there is none. `auto` forks where the comparison of both ways has been run
-(`TESTED_TORCH`, `TESTED_PYTHON`), `fork` wherever nothing here is against it. What remains is listed in decision 68:
-frames of ours below the script's, and the command line and variables that /proc shows.
+one function for each reason, empty where there is none. No version is a reason: what this package replaces or calls
+without a promise that it exists is looked for instead (`NEEDED_PARTS`). What remains is listed in decision 68: frames
+of ours below the script's, and the command line and variables that /proc shows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from __future__ import annotations
 import builtins
 import gc
 import importlib.machinery
+import inspect
 import io
+import operator
 import os
 import pkgutil
+import subprocess
 import sys
 import sysconfig
 import threading
 import types
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Sequence
 
 from ..diagnose import rank as diagnosed_rank
@@ -170,9 +174,15 @@ def print_error(error: BaseException) -> None:
     sys.excepthook(type(error), error, trace)
 
 
-TESTED_TORCH = ("2.13", "2.14")
-TESTED_PYTHON = ("3.11", "3.12", "3.13")
-
+# What a forked worker needs and Python's documentation does not promise, as module:attributes.
+NEEDED_PARTS = (
+    "subprocess:Popen._execute_child",
+    "threading:Thread._set_native_id",
+    "runpy:_run_module_as_main",
+    "multiprocessing.process:ORIGINAL_DIR",
+)
+# Parameters of the method of Popen that starts the child: what is read of its call.
+CHILD_PARAMETERS = ("args", "env", "c2pwrite", "errwrite")
 # What libc, libraries below torch, or modules read once, when they are loaded.
 LOAD_PREFIXES = (
     *("LD_", "GLIBC_", "MALLOC_", "PYTHON", "LC_", "CUDA", "NVIDIA_", "HIP_", "ROCR_", "ASCEND_", "HCCL_"),
@@ -207,29 +217,17 @@ DEVICE_PREFIXES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/davinci", "/dev
 HANDLER_MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
 
 
-def find_process_obstacle(mode: str, torch: Any, env: Mapping[str, str]) -> str:
+def find_process_obstacle(torch: Any, env: Mapping[str, str]) -> str:
     """Return the first reason why this process, torch imported, must not be forked."""
     checks: List[Callable[[], str]] = [
-        lambda: find_untested_version(mode, str(torch.__version__)),
         find_other_interpreter,
+        find_missing_part,
         lambda: find_variables(env),
         find_customization,
         find_tracer,
         lambda: find_device(torch),
     ]
     return next(filter(None, (check() for check in checks)), "")
-
-
-def find_untested_version(mode: str, torch_version: str) -> str:
-    """Refuse versions that were not compared, unless the job has `start: fork`."""
-    if mode == "fork":
-        return ""
-    python = "%d.%d" % sys.version_info[:2]
-    if ".".join(torch_version.split(".")[:2]) not in TESTED_TORCH:
-        return "torch %s is not among the versions that forked workers are tested with" % torch_version
-    if python not in TESTED_PYTHON:
-        return "Python %s is not among the versions that forked workers are tested with" % python
-    return ""
 
 
 def find_other_interpreter() -> str:
@@ -239,6 +237,37 @@ def find_other_interpreter() -> str:
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "the interpreter is built without the global lock"
     return "" if getattr(sys.flags, "unbuffered", 1) else "PYTHONUNBUFFERED is empty"
+
+
+def find_missing_part() -> str:
+    """Refuse a Python without something that this package replaces or calls."""
+    for part in NEEDED_PARTS:
+        module, _, path = part.partition(":")
+        try:
+            operator.attrgetter(path)(import_module(module))
+        except (ImportError, AttributeError):
+            return "%s has no %s" % (module, path)
+    there = list_child_parameters()
+    missing = [name for name in CHILD_PARAMETERS if name not in there]
+    return "subprocess.Popen._execute_child has no parameter %s" % missing[0] if missing else ""
+
+
+def list_child_parameters() -> List[str]:
+    """List what Popen passes to the method that starts the child, in its order."""
+    start: Any = subprocess.Popen._execute_child  # type: ignore[attr-defined]  # not in the stubs
+    return list(inspect.signature(start).parameters)[1:]
+
+
+def find_handler_obstacle(handler: Any) -> str:
+    """Refuse a torch whose torchrun does not start its workers by the name `Popen` of this module."""
+    if handler is None:
+        return "torch has no %s" % HANDLER_MODULE
+    if getattr(handler, "Popen", None) is not subprocess.Popen:
+        return "%s has no Popen" % HANDLER_MODULE
+    methods = vars(getattr(handler, "SubprocessHandler", object)).values()
+    if not any("Popen" in method.__code__.co_names for method in methods if inspect.isfunction(method)):
+        return "%s.SubprocessHandler does not call Popen" % HANDLER_MODULE
+    return ""
 
 
 def find_variables(env: Mapping[str, str]) -> str:

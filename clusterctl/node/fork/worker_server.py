@@ -52,12 +52,15 @@ from .warm_client import (
     unpack_variables,
 )
 from .worker import (
+    CHILD_PARAMETERS,
     HANDLER_MODULE,
     Command,
     apply_command,
     count_threads,
     find_command_obstacle,
+    find_handler_obstacle,
     find_process_obstacle,
+    list_child_parameters,
     list_failed_imports,
     list_imported,
 )
@@ -175,7 +178,7 @@ def import_torch(module: str, start: StartSpec, workers: int) -> str:
         if failed:
             return "preload: " + "; ".join("%s: %s" % entry for entry in failed.items())
         try:
-            return find_process_obstacle(start["mode"], torch, os.environ)
+            return find_process_obstacle(torch, os.environ)
         except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
             return "%s: %s" % (type(error).__name__, error)
 
@@ -229,11 +232,12 @@ def fork_workers(server: Server, note: Note) -> str:
         handler: Any = import_module(HANDLER_MODULE)
     except ImportError:
         handler = None
-    if getattr(handler, "Popen", None) is not subprocess.Popen:
+    obstacle = find_handler_obstacle(handler)
+    if obstacle:
         server.close()
-        return "this torch starts its workers in another way"
-    handler.Popen = make_popen(Starter(server, note))
-    return ""
+    else:
+        handler.Popen = make_popen(Starter(server, note))
+    return obstacle
 
 
 class Starter:
@@ -314,16 +318,17 @@ def set_adoption() -> Iterator[None]:
 
 def make_popen(starter: Starter) -> Any:
     """Make a `Popen` whose process is forked by the server; whatever else it does is done by its base."""
+    places = [list_child_parameters().index(name) for name in CHILD_PARAMETERS]
 
     class ForkedPopen(subprocess.Popen):  # type: ignore[type-arg]  # Python 3.8 knows no parameter of it
         """A worker of torchrun."""
 
-        def _execute_child(self, args: Any, *rest: Any) -> None:
-            env, stdout, stderr = rest[5], rest[12], rest[14]
-            command = Command([os.fspath(word) for word in args], dict(env), os.getcwd())
+        def _execute_child(self, *values: Any) -> None:
+            words, env, stdout, stderr = (values[place] for place in places)
+            command = Command([os.fspath(word) for word in words], dict(env), os.getcwd())
             pid = starter.start(command, stdout if stdout >= 0 else 1, stderr if stderr >= 0 else 2)
             if pid is None:
-                super()._execute_child(args, *rest)  # type: ignore[misc]  # not in the stubs
+                super()._execute_child(*values)  # type: ignore[misc]  # not in the stubs
             else:
                 self.pid = pid
                 self._child_created = True

@@ -135,7 +135,7 @@ def prepare_diagnosis(folder: str, search_path: str, *, debug: bool = False) -> 
 def gate_start(spec: Spec) -> GateStart:
     """Return how a gate is to start workers, of a spec that has `start`."""
     start = spec["start"]
-    return {"mode": start["mode"], "preload": start["preload"], "workers": spec["nproc"] or 1}
+    return {"preload": start["preload"], "workers": spec["nproc"] or 1}
 
 
 def start_gate(

@@ -132,7 +132,7 @@ def _render_start(job: Job) -> SpecPart:
     """Return how torchrun starts its workers; nothing for new interpreters."""
     if job.start == "exec":
         return {}
-    start: StartSpec = {"mode": job.start, "preload": list(job.preload)}
+    start: StartSpec = {"preload": list(job.preload)}
     return {"start": start if job.keep_warm is None else {**start, "keep_warm": job.keep_warm}}
 
 

@@ -101,7 +101,6 @@ class LaunchRecord(TypedDict, total=False):
 class StartSpec(TypedDict):
     """How torchrun starts its workers where not always with a new interpreter."""
 
-    mode: str  # fork, or auto: only with tested versions
     preload: list[str]  # modules that are imported first
     keep_warm: NotRequired[float]  # seconds that the process with torch imported waits for another run
 

@@ -342,16 +342,14 @@ class Job:
         metadata=documented(
             to_translate(
                 "How torchrun starts its workers: each with a new interpreter (`exec`), or forked from a process "
-                "that has torch imported (`fork`, `auto`)."
+                "that has torch imported (`fork`), where that is possible."
             )
         ),
     )
     preload: tuple[kinds.ModuleName, ...] = field(
         default=(),
         metadata=documented(
-            to_translate(
-                "For `start: fork` and `auto`: modules to import once per node, such as `transformers`."
-            ),
+            to_translate("For `start: fork`: modules to import once per node, such as `transformers`."),
             uniqueItems=True,
         ),
     )
@@ -360,7 +358,7 @@ class Job:
         metadata=documented(
             to_translate(
                 "How long a process with torch imported waits on each node after a run, such as `15m`, for the next"
-                " launch to begin with; `0` for none. `start` is then `auto` unless set."
+                " launch to begin with; `0` for none. `start` is then `fork` unless set."
             )
         ),
     )

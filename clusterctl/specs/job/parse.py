@@ -50,7 +50,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         raise SpecError(issues)
     if job.launcher in HEAD_LAUNCHERS:
         job = replace(job, ends_with="node 0")
-    return replace(job, start="auto") if job.keep_warm and not tree.get_key("start") else job
+    return replace(job, start="fork") if job.keep_warm and not tree.get_key("start") else job
 
 
 def apply_overrides(

@@ -11,7 +11,7 @@ import pytest
 from clusterctl.node.fork.imports import Imports, count_bytes, record_imports, sign
 from clusterctl.node.fork.worker_server import imported_env
 
-START: Any = {"mode": "fork", "preload": ["json"], "workers": 1}
+START: Any = {"preload": ["json"], "workers": 1}
 ENV = {"PATH": "/bin", "LANG": "C", "SSH_CLIENT": "10.0.0.1 1 22", "CLUSTERCTL_RUN": "a/b/1"}
 
 

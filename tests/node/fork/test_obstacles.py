@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -80,13 +80,57 @@ def test_a_file_that_would_hide_an_imported_module(tmp_path: Path, file: str) ->
     assert reason(command(tmp_path), "json") == ""
 
 
-def test_auto_forks_only_what_was_compared() -> None:
-    """`fork` takes untested versions as well."""
-    tested = worker.TESTED_TORCH[0] + ".1+cu130"
+@pytest.mark.parametrize("part", worker.NEEDED_PARTS)
+def test_a_python_without_what_a_fork_needs(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """The part is named; where all are there, no version is a reason."""
+    assert worker.find_missing_part() == ""
+    module, _, path = part.partition(":")
+    monkeypatch.delattr(f"{module}.{path}")
 
-    assert worker.find_untested_version("fork", "9.9.0") == ""
-    assert worker.find_untested_version("auto", "9.9.0").startswith("torch 9.9.0 is not among")
-    assert "torch" not in worker.find_untested_version("auto", tested)
+    assert worker.find_missing_part() == f"{module} has no {path}"
+
+
+def test_a_python_that_passes_other_values_to_the_start_of_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter that is read has another name there."""
+    monkeypatch.setattr(worker, "CHILD_PARAMETERS", (*worker.CHILD_PARAMETERS, "c2pwrite_new"))
+
+    assert worker.find_missing_part() == "subprocess.Popen._execute_child has no parameter c2pwrite_new"
+
+
+def handler_module(name: str, source: str) -> ModuleType:
+    """Make a module of torch that starts workers."""
+    module = ModuleType(name)
+    exec(source, vars(module))
+    return module
+
+
+CALLING = "class SubprocessHandler:\n    def _popen(self): return {call}(args=())"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("from subprocess import Popen\n" + CALLING.format(call="Popen"), ""),
+        (CALLING.format(call="Popen"), "NAME has no Popen"),
+        ("import subprocess\n" + CALLING.format(call="subprocess.Popen"), "NAME has no Popen"),
+        ("Popen = print\n" + CALLING.format(call="Popen"), "NAME has no Popen"),
+        ("from subprocess import Popen", "NAME.SubprocessHandler does not call Popen"),
+        (
+            "from subprocess import Popen\n" + CALLING.format(call="start"),
+            "NAME.SubprocessHandler does not call Popen",
+        ),
+    ],
+)
+def test_a_torch_that_starts_its_workers_otherwise(source: str, reason: str) -> None:
+    """The name that is replaced must be there, and be what torchrun calls."""
+    found = worker.find_handler_obstacle(handler_module("handler", source))
+
+    assert found == reason.replace("NAME", worker.HANDLER_MODULE)
+
+
+def test_a_torch_without_the_module_that_starts_workers() -> None:
+    """Before 2.3 there was none."""
+    assert worker.find_handler_obstacle(None) == f"torch has no {worker.HANDLER_MODULE}"
 
 
 def test_a_process_that_touched_cuda() -> None:

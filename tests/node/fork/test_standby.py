@@ -24,7 +24,7 @@ from clusterctl.node.fork.warm_client import (
     socket_name,
 )
 
-SPEC: Any = {"node": "gpu01", "python": "python3", "start": {"mode": "fork", "preload": ["json"]}}
+SPEC: Any = {"node": "gpu01", "python": "python3", "start": {"preload": ["json"]}}
 
 
 class Waiting:

@@ -29,7 +29,7 @@ dist.destroy_process_group()
 
 def start(**changes: Any) -> dict[str, Any]:
     """How a job that keeps its nodes warm starts its workers."""
-    return {"mode": "fork", "preload": [], "keep_warm": 60.0, **changes}
+    return {"preload": [], "keep_warm": 60.0, **changes}
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def children(pid: int) -> list[int]:
 
 def test_a_run_with_forked_workers(node: Make) -> None:
     """They are torchrun's own children, carry the run's tag, and a stop ends them; the journal has the method."""
-    run = node(WAITING, nproc=2, world_size=2, start={"mode": "fork", "preload": ["decimal"]}).go().running()
+    run = node(WAITING, nproc=2, world_size=2, start={"preload": ["decimal"]}).go().running()
     wait_until(lambda: all("up" in run.output(rank, "stderr") for rank in (0, 1)), "the script")
     torchrun, workers = run.pid("torchrun"), [run.pid("0"), run.pid("1")]
     variables = Path(f"/proc/{workers[1]}/environ").read_text().split("\0")
@@ -74,7 +74,7 @@ def test_workers_are_started_without_a_server_that_was_killed(gate: Start) -> No
 @VARIANT
 def test_a_torchrun_that_is_killed(node: Make) -> None:
     """The agent ends the workers, which have become its children, and knows how they ended."""
-    run = node(WAITING, nproc=2, world_size=2, start={"mode": "fork", "preload": []}).go().running()
+    run = node(WAITING, nproc=2, world_size=2, start={"preload": []}).go().running()
     os.kill(run.pid("torchrun"), signal.SIGKILL)
     state = run.ended()
 
@@ -85,7 +85,7 @@ def test_a_torchrun_that_is_killed(node: Make) -> None:
 @VARIANT
 def test_a_launch_that_is_cancelled_before_go(node: Make) -> None:
     """The gate and the server it has forked are ended."""
-    run = node(WAITING, start={"mode": "fork", "preload": []})
+    run = node(WAITING, start={"preload": []})
     run.start()
     run.hear("ready")
     assert run.session is not None
@@ -103,7 +103,7 @@ def test_a_run_that_starts_again(node: Make) -> None:
     again = {"max": 1, "on": ["worker_killed"], "progress": None, "pause": 0.1}
     slot = {"slot": 0, "node": "gpu01", "node_rank": 0}
     gang = {"hub": "gpu01", "slot": 0, "slots": 1, "spare": False, "roster": [slot], "gang": False}
-    run = node(script, start={"mode": "fork", "preload": []}, restart=again, **gang)
+    run = node(script, start={"preload": []}, restart=again, **gang)
     run.go()
     state = run.ended()
 
@@ -115,7 +115,7 @@ def test_a_run_that_starts_again(node: Make) -> None:
 @VARIANT
 def test_a_forked_worker_that_is_killed(node: Make) -> None:
     """Its signal is the cause, and the other worker is ended."""
-    run = node(WAITING, nproc=2, world_size=2, start={"mode": "fork", "preload": []}).go().running()
+    run = node(WAITING, nproc=2, world_size=2, start={"preload": []}).go().running()
     os.kill(run.pid("1"), signal.SIGKILL)
     state = run.ended()
 

@@ -22,7 +22,7 @@ SPEC: Any = {
     "module": TORCHRUN,
     "python": "python3",
     "nproc": 2,
-    "start": {"mode": "fork", "preload": []},
+    "start": {"preload": []},
 }
 PATHS = AttemptPaths("/runs/1", "/runs/1/attempt-1", "/runs/1/attempt-1/torchrun.log", "/outputs", {})
 
@@ -100,7 +100,7 @@ def test_it_gets_its_attempt_in_one_line(waiting: Waiting) -> None:
     assert send_attempt(waiting.gate, SPEC, {"A": "\udcff"}, PATHS)
     order = json.loads(os.read(waiting.go, 1 << 16))
     assert (order["env"], order["log"], order["cwd"]) == ({"A": "\udcff"}, PATHS.torchrun_log, "/runs/1")
-    assert order["start"] == {"mode": "fork", "preload": [], "workers": 2}
+    assert order["start"] == {"preload": [], "workers": 2}
 
 
 def test_an_attempt_that_would_hold_up_the_agent_is_not_sent(waiting: Waiting) -> None:

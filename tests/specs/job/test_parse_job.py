@@ -40,7 +40,7 @@ def test_the_least_job_has_every_default() -> None:
 @pytest.mark.parametrize(
     ("text", "start", "seconds"),
     [
-        ("keep_warm: 15m", "auto", 900.0),
+        ("keep_warm: 15m", "fork", 900.0),
         ("keep_warm: 1h\nstart: fork", "fork", 3600.0),
         ("keep_warm: 0", "exec", None),
         ("keep_warm: 0\nstart: exec", "exec", None),
