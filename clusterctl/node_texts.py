@@ -110,6 +110,7 @@ TEMPLATES = (
     to_translate("{count} files did not arrive"),
     to_translate("a file changed in transfer: {why}"),
     to_translate("more than its {size} bytes came"),
+    to_translate("its content is not {sha}; its first part came from another node"),
     to_translate("its content is not {sha}"),
     to_translate("an empty piece of a file arrived before its last one"),
     to_translate("{path} exists already with other contents"),

@@ -362,13 +362,13 @@ class RelayedContents(Contents):
                 if isinstance(arrived, Piece):
                     last = arrived.at + len(arrived.data) == entry.size
                     body = arrived.packed or zlib.compress(arrived.data, 0)
-                    yield Shipment(_header(entry.content, last=last), body, len(arrived.data))
+                    yield Shipment(_header(entry.content, arrived.at, last=last), body, len(arrived.data))
                 elif not entry.size and arrived.is_whole:
-                    yield Shipment(_header(entry.content, last=True), zlib.compress(b""), 0)
+                    yield Shipment(_header(entry.content, 0, last=True), zlib.compress(b""), 0)
 
 
-def _header(sha: str, *, last: bool) -> Blob:
-    return {"blob": sha, "part": 0, "last": last}
+def _header(sha: str, at: int, *, last: bool) -> Blob:
+    return {"blob": sha, "at": at, "last": last}
 
 
 def relayed(files: NodeFiles, plan: RelayPlan, manifest: Manifest) -> ScanResult:

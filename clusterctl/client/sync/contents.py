@@ -168,7 +168,7 @@ class Contents:
     """What the nodes lack, packed at most once as long as it fits into memory; safe from many threads.
 
     Small files travel together: {"blobs": [[sha256, bytes], ...]}. Others are cut into parts:
-    {"blob": sha256, "part": i, "last": bool}.
+    {"blob": sha256, "at": byte, "last": bool}.
     """
 
     def __init__(
@@ -217,9 +217,9 @@ class Contents:
         return Shipment(header, body, size)
 
     def _part_shipments(self, entry: TreeEntry) -> Iterator[Shipment]:
-        for index, start in enumerate(range(0, max(entry.size, 1), PART_SIZE)):
+        for start in range(0, max(entry.size, 1), PART_SIZE):
             size = min(PART_SIZE, entry.size - start)
-            header: Blob = {"blob": entry.content, "part": index, "last": start + size == entry.size}
+            header: Blob = {"blob": entry.content, "at": start, "last": start + size == entry.size}
             read = partial(self._read, entry, start, size)
             yield Shipment(header, self._pack_once((entry.content, start), size, read), size)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,14 +29,13 @@ MIN_NODES = 3  # nodes for which passing on can win
 MIN_TOTAL_BYTES = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
 # receivers that failed, before any had it, from which it follows that the nodes do not reach each other
 MAX_FAILURES = 2
-# seconds, bytes a second: no longer does anybody wait for a node that is to give
-BASE_WAIT_LIMIT, MIN_TRANSFER_RATE = 60.0, 1e6
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
 MAX_DIFFERING = 20  # paths that are named
 ATTEMPTS = 3  # times that a node looks what it lacks (node/verbs/sync.py)
-# Each time it may add what another node did not give it, and then that it has all; place, stored and tree are the rest.
-MAX_ANSWERS = 3 * ATTEMPTS + 4
+MAX_PROVIDERS = 6  # that a node may report a problem with; after that we send it the rest
+# Each time it reports what it lacks, and then that it has all; problems, place, stored and tree are the rest.
+MAX_ANSWERS = 2 * ATTEMPTS + MAX_PROVIDERS + 4
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,11 @@ class Provider:
 
 @dataclass
 class Distribution:
-    """Assigns providers to receivers; used by one thread for each node, and closed when all have the code.
+    """Puts the nodes that lack contents into a chain; used by one thread for each node, and closed when all have them.
 
-    `addresses` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
+    The first is sent them from here. Each other receives them from the one that was last before it, which sends on what
+    it receives while it receives it. A node that fails is left out: the next continues with the one before it.
+    `addresses` are the training addresses by node; with `auto` there is a chain where that saves much sending.
     """
 
     via: Via
@@ -70,11 +70,9 @@ class Distribution:
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def __post_init__(self) -> None:
-        self._changed = threading.Condition()
-        self._idle: list[Provider] = []
-        self._busy: dict[str, Provider] = {}  # by receiver
-        # who is sent the contents by us, so that the others can wait for him
-        self._first_receiver: str | None = None
+        self._lock = threading.Lock()
+        self._chain: list[Provider] = []
+        self._provider_of: dict[str, Provider] = {}  # by receiver
         self._open_sessions: list[Session] = []
         self._failures = 0
         self._any_succeeded = False  # one node has had it from another
@@ -86,61 +84,57 @@ class Distribution:
         address = self.addresses[node]
         return {"address": address.address, "ports": address.ports, "token": self.token}
 
-    def wait_for_provider(self, node: str, size: int) -> Provider | None:
-        """Wait for a provider of `size` bytes; None if they are to come from us."""
-        if node not in self.addresses or not self._is_worthwhile(size):
-            return None
-        deadline = time.monotonic() + BASE_WAIT_LIMIT + size / MIN_TRANSFER_RATE
-        with self._changed:
-            while not self._idle:
-                if self._should_give_up or time.monotonic() > deadline:
-                    return None
-                if self._first_receiver is None and not self._busy:
-                    self._first_receiver = node
-                    return None
-                self._changed.wait(deadline - time.monotonic())
-            if self._should_give_up:
+    def join(self, node: str, port: int | None, *, complete: bool = False) -> Provider | None:
+        """Put a node that provides at `port` at the end; return its provider, None if it has all or we send it."""
+        with self._lock:
+            if any(provider.node == node for provider in self._chain):
+                return self._provider_of.get(node)
+            last = self._chain[-1] if self._chain and not self._should_give_up else None
+            if last is not None and not complete:
+                self._provider_of[node] = last
+            if port is not None and node in self.addresses:
+                self._chain.append(Provider(node, self.addresses[node].address, port))
+            return self._provider_of.get(node)
+
+    def replace_provider(self, node: str, problem: str) -> Provider | None:
+        """Leave out the provider of a node, which reports a problem with it; return the one before, None if we send."""
+        with self._lock:
+            failed = self._provider_of.pop(node, None)
+            if failed is None:
                 return None
-            self._busy[node] = self._idle.pop(0)
-            return self._busy[node]
-
-    def release(self, node: str, problem: str = "") -> None:
-        """A receiver has what it wanted, or reports why not; a provider that failed is dropped, and we send instead."""
-        with self._changed:
-            provider = self._busy.pop(node, None)
-            if provider is not None and not problem:
-                self._idle.append(provider)
-                self._any_succeeded = True
-            if problem and self._first_receiver is None:
-                self._first_receiver = node
-            self._failures += bool(problem)
-            self._changed.notify_all()
-        if provider is not None and problem:
-            self.notice(
-                tr(
-                    "{node} could not fetch the code from {provider} ({problem}); it is sent from this machine",
-                    node=node,
-                    provider=provider.node,
-                    problem=translate_node_text(problem),
-                )
+            self._leave_out(failed.node)
+            self._failures += 1
+            before = self._provider_of.get(failed.node)
+            while before is not None and before not in self._chain:
+                before = self._provider_of.get(before.node)
+            if before is not None and not self._should_give_up:
+                self._provider_of[node] = before
+            else:
+                before = None
+        facts = {"node": node, "provider": failed.node, "problem": translate_node_text(problem)}
+        if before is None:
+            text = tr(
+                "{node} could not fetch files from {provider} ({problem}); they are sent from this machine",
+                **facts,
             )
+        else:
+            text = tr(
+                "{node} could not fetch files from {provider} ({problem}); it continues with {other}",
+                other=before.node,
+                **facts,
+            )
+        self.notice(text)
+        return before
 
-    def add_provider(self, node: str, port: int) -> None:
-        """A node has all contents and gives them on."""
-        with self._changed:
-            if all(provider.node != node for provider in (*self._idle, *self._busy.values())):
-                self._idle.insert(0, Provider(node, self.addresses[node].address, port))
-            self._changed.notify_all()
+    def succeed(self, node: str) -> None:
+        """A node has all contents: one that had them from another shows that the nodes reach each other."""
+        with self._lock:
+            self._any_succeeded = self._any_succeeded or node in self._provider_of
 
     def remove_node(self, node: str) -> None:
-        """A node is done, or has failed: no other waits for it any more."""
-        with self._changed:
-            if self._first_receiver == node:
-                self._first_receiver = None
-            provider = self._busy.pop(node, None)
-            if provider is not None:
-                self._idle.append(provider)
-            self._changed.notify_all()
+        """A node has failed: no other is to receive from it."""
+        with self._lock:
+            self._leave_out(node)
 
     def keep_open(self, session: Session) -> None:
         """Leave a conversation open until all have the code."""
@@ -152,13 +146,16 @@ class Distribution:
             with suppress(Exception):
                 self._open_sessions.pop().close()
 
+    def _leave_out(self, node: str) -> None:
+        self._chain = [provider for provider in self._chain if provider.node != node]
+
     @property
     def _should_give_up(self) -> bool:
         """Return whether the nodes do not reach each other: then each is sent it from here, all at the same time."""
         return not self._any_succeeded and self._failures >= MAX_FAILURES
 
     def _is_worthwhile(self, size: int) -> bool:
-        """Decide whether passing on beats sending `size` bytes to every node."""
+        """Decide whether a chain beats sending `size` bytes to every node."""
         if self.via == "auto":
             return len(self.addresses) >= MIN_NODES and size * len(self.addresses) >= MIN_TOTAL_BYTES
         return self.via == "tree" and len(self.addresses) > 1
@@ -241,9 +238,10 @@ def send_tree(
                 session.send({"check_store": True})
                 transfer.receive_until("stored")
         return transfer.verify(transfer.receive_until("tree"))
-    finally:
+    except BaseException:
         if distribution is not None:
             distribution.remove_node(node)
+        raise
 
 
 @dataclass(frozen=True)
@@ -291,9 +289,10 @@ def send_files(
             transfer.sent,
             transfer.taken,
         )
-    finally:
+    except BaseException:
         if upload.distribution is not None:
             upload.distribution.remove_node(node)
+        raise
 
 
 class _Transfer:
@@ -306,7 +305,7 @@ class _Transfer:
     ) -> None:
         self.session, self.scan, self.node, self.progress = session, upload.scan, node, progress
         self._on_expected, self._on_taken = upload.on_expected, upload.on_taken
-        self.sent = self.taken = self._answers = self._rounds = 0
+        self.sent = self.taken = self._answers = self._rounds = self._problems = 0
         self._distribution = upload.distribution
         self._provider: Provider | None = None
         self._missing_bytes = 0  # bytes that were missing at the last report
@@ -322,47 +321,47 @@ class _Transfer:
                     tr("{answers} answers, and the code is still not complete", answers=self._answers)
                 )
             if "missing" in header:
-                self._supply_missing(self._parse_missing(header), header.text("source_problem", 200))
+                self._supply_missing(self._parse_missing(header), header)
             elif "stored" in header:
-                self._on_stored(header.integer("port", 1, 65535))
+                self._on_stored()
             if key in header:
                 return header
 
-    def _supply_missing(self, missing: frozenset[str], problem: str) -> None:
+    def _supply_missing(self, missing: frozenset[str], header: Untrusted) -> None:
         """Have what is missing sent: by another node, or by us where there is none or that failed."""
         size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
         first, previously_missing, self._missing_bytes = self._missing_bytes == 0, self._missing_bytes, size
+        provider, problem = None, header.text("source_problem", 200)
         if first:
             self._on_expected(size)
-        if problem and self._distribution is not None and self._provider is not None:
+            if self._distribution is not None:
+                port = header.integer("port", 1, 65535)
+                provider = self._distribution.join(self.node, port, complete=not missing)
+        elif problem and self._provider is not None and self._distribution is not None:
             self._count_taken(previously_missing - size)
-            self._distribution.release(self.node, problem)
-        if missing and first and self._distribution is not None:
-            provider = self._distribution.wait_for_provider(self.node, size)
-            if provider is not None:
-                self._provider = provider
-                address: Source = {
-                    "address": provider.address,
-                    "port": provider.port,
-                    "token": self._distribution.token,
-                }
-                self.session.send({"source": address})
-                return
+            self._problems += 1
+            if self._problems <= MAX_PROVIDERS:
+                provider = self._distribution.replace_provider(self.node, problem)
+        self._provider = provider or self._provider
+        if provider is not None and self._distribution is not None:
+            address: Source = {
+                "address": provider.address,
+                "port": provider.port,
+                "token": self._distribution.token,
+            }
+            self.session.send({"source": address})
+            return
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
             raise self._protocol_error(tr("it requested contents {rounds} times", rounds=self._rounds))
         self.send_contents(missing)
 
-    def _on_stored(self, port: int | None) -> None:
-        """All contents are there: the provider is free again, and this node may give them on."""
-        if self._distribution is None:
-            return
-        if self._provider is not None and not self.sent:
-            self._count_taken(self._missing_bytes)
-        self._distribution.release(self.node)
-        if port is not None:
-            self._distribution.add_provider(self.node, port)
-        self._distribution.remove_node(self.node)
+    def _on_stored(self) -> None:
+        """All contents are there."""
+        if self._distribution is not None:
+            if self._provider is not None and not self.sent:
+                self._count_taken(self._missing_bytes)
+            self._distribution.succeed(self.node)
 
     def _count_taken(self, size: int) -> None:
         self.taken += size

@@ -64,7 +64,7 @@ class Start(NamedTuple):
     folder: str
     names: Set[str]
 
-    def count(self, kind: str) -> int:
+    def count_files(self, kind: str) -> int:
         """Count the tasks that have left this message."""
         return sum(name.startswith(f"{kind}.") and name.rpartition(".")[2].isdecimal() for name in self.names)
 
@@ -145,7 +145,7 @@ def wait_in_queue(request: QueueRequest, stream: Stream) -> None:
     has_setup = bool(cast("SubmittedTemplate", template).get("spec", {}).get("setup"))
 
     def has_begun(start: Start) -> bool:
-        return start.count("part") >= request["count"] and ("go" in start.names or not has_setup)
+        return start.count_files("part") >= request["count"] and ("go" in start.names or not has_setup)
 
     report_queue(job, has_begun, stream)
 
@@ -213,10 +213,10 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     job = read_job(files)
     count = request["template"]["spec"]["nnodes"]
     try:
-        if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):
+        if report_queue(job, lambda start: start.count_files("facts") >= count, stream, has_parts=False):
             start = read_newest_start(files)
             send_facts(start, count, stream)
-            if not request["template"]["check"]["only"] and start.count("facts") >= count:
+            if not request["template"]["check"]["only"] and start.count_files("facts") >= count:
                 wait_for_client(stream)
     finally:
         with suppress(VerbError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple
 from ...protocol.manifest import TreeEntry, encode_name
 from ..runtime.stream import VerbError
 from .layout import copy_file
+from .received import Received
 from .store import Incoming, Sha, Step, Store, hash_file, remove_quietly
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class GivenFiles(Store):
     """Files that others get."""
 
     def __init__(self) -> None:
+        self.received = Received()
         self._paths: Dict[Sha, bytes] = {}
 
     def add_file(self, sha: Sha, path: bytes) -> None:

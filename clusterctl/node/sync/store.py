@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Tuple, Union
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import VerbError
 from ..state.workdir import NEW_FILE_FLAGS, make_below, make_private
+from .received import Received
 
 CHUNK = 1 << 20
 STALE = 86400.0  # seconds after which an unfinished file was left by a process that died
@@ -132,6 +133,7 @@ class Store:
     def __init__(self, workdir: str) -> None:
         self.root = make_private(WorkdirPaths(workdir).store)
         self.incoming_folder = make_below(self.root, "incoming")
+        self.received = Received()
         self._open: Dict[Sha, Incoming] = {}
         self._token = os.urandom(8).hex()
         self._count = 0
@@ -170,17 +172,29 @@ class Store:
             raise VerbError("CC-SYNC-009", "an empty piece of a file arrived before its last one")
         incoming.write(data)
         if not last:
+            self.received.grow(sha, incoming.path, incoming.size)
             return
         if incoming.digest.hexdigest() != sha:
             raise VerbError("CC-SYNC-009", f"a file changed in transfer: its content is not {sha}")
         incoming.close()
         self._move(incoming.path, sha)
         del self._open[sha]
+        self.received.complete(sha, incoming.path)
+
+    def held(self) -> Dict[Sha, int]:
+        """Return how much there is of each content of which only a part has come."""
+        return {sha: incoming.size for sha, incoming in self._open.items()}
 
     def abandon(self) -> None:
         """Drop contents of which only a part has come; each can begin again."""
-        while self._open:
-            self._open.popitem()[1].discard()
+        for sha in list(self._open):
+            self.drop(sha)
+
+    def drop(self, sha: Sha) -> None:
+        """Drop what has come of a content."""
+        if sha in self._open:
+            self._open.pop(sha).discard()
+            self.received.drop(sha)
 
     def discard_if_wrong(self, sha: Sha) -> bool:
         """Remove a stored content that does not have its hash; say whether it was so."""

@@ -1,10 +1,13 @@
-"""Code from node to node: one that has all contents sends them to others, over the training network.
+"""Contents from node to node, over the training network: a node sends on what it has, and what it is still receiving.
 
 Both prove the transfer's token, which came over SSH (protocol/messages/network.py: HandshakeLine).
 receiver HashesFrame
-provider `blobs`, or ContentPart of a larger content, repeated; then `done`
+provider `blobs`, or ContentPart of a larger content, repeated; `wait` while it receives nothing itself; `again` if what
+         it had received of a content was wrong; then `done`
 
-What is received must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long
+So the nodes form a chain, and all have a content little later than the first. What is received must have its hash, so
+nothing wrong can slip in: the last byte of a content is sent on only once its hash is right here, and so a node that
+damages one is found by the next node, and no later one is blamed. Sizes are known from the manifest, and so is how long
 it may take. What is sent belongs to the tree that the transfer is about. It is not encrypted, as training's own traffic
 is not.
 """
@@ -16,8 +19,21 @@ import socket
 import threading
 import time
 import zlib
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from contextlib import contextmanager, suppress
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from ...protocol.manifest import TreeEntry
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
@@ -34,7 +50,8 @@ from ..runtime.connections import (
 )
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Frame, Stream, VerbError
-from .store import Step, Store
+from .received import Progress
+from .store import Sha, Step, Store
 
 if TYPE_CHECKING:
     from ...protocol.messages.network import ContentPart, HashesFrame
@@ -44,10 +61,12 @@ if TYPE_CHECKING:
 CONNECT_LIMIT = 5.0  # seconds
 HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
 SILENCE_LIMIT = 10.0  # seconds without a byte
-PROVIDE_LIMIT = 1800.0  # seconds after which no node gets anything any more
+PROVIDE_LIMIT = 1800.0  # seconds beyond the time for all contents, after which no node gets anything any more
+WAIT_INTERVAL = 2.0  # seconds between two reports to a receiver that nothing has come here
 MAX_RECEIVERS = 4  # at once; who comes beyond that is turned away
 MAX_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
 MIN_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
+MIN_RELAY_RATE = 1e5  # bytes a second with which contents come to a provider: an uplink may be slow
 GRACE = 30.0  # seconds beyond that
 MAX_LINE = 1024  # bytes
 MAX_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
@@ -66,11 +85,15 @@ class TransferError(Exception):
 
 
 class Provider:
-    """Gives the contents of one tree to nodes that know the token, from threads of its own, until it is closed."""
+    """Gives the contents of one tree to nodes that know the token, from threads of its own, until it is closed.
+
+    `coming` are those that this node still lacks, and gives as they arrive.
+    """
 
     def __init__(self, store: Store, sizes: Dict[str, int], offer: Offer) -> None:
         self._store = store
         self._sizes = sizes
+        self.coming: FrozenSet[Sha] = frozenset()
         self._token = str(offer["token"]).encode("ascii")
         self._capacity = threading.BoundedSemaphore(MAX_RECEIVERS)
         self._loop = Loop()
@@ -84,7 +107,7 @@ class Provider:
     def serve_until_hangup(self, stream: Stream) -> None:
         """Send contents until the client hangs up."""
         try:
-            stream.receive(PROVIDE_LIMIT)
+            stream.receive(PROVIDE_LIMIT + time_limit(self._sizes.values()))
         except TimeoutError:
             pass
         finally:
@@ -123,10 +146,83 @@ class Provider:
         stream = open_stream(receiver, longest=MAX_NAME * len(self._sizes) + MAX_LINE)
         frame = stream.receive(SILENCE_LIMIT)
         if frame is not None:
-            requested = Untrusted(frame[0]).texts("hashes", len(self._sizes))
+            fields = Untrusted(frame[0])
+            requested = fields.texts("hashes", len(self._sizes))
             hashes = [sha for sha in dict.fromkeys(requested) if sha in self._sizes]
             stream.deadline = time.monotonic() + time_limit(self._sizes[sha] for sha in hashes)
-            send_contents(stream.send, self._store, hashes)
+            held = {row.text(0): row.integer(1, 0) or 0 for row in fields.rows("held", len(hashes))}
+            Outgoing(self._store, self._sizes, stream, held).send(hashes, self.coming)
+
+
+class Outgoing:
+    """What one receiver gets; `held` is how much of a content it has already."""
+
+    def __init__(self, store: Store, sizes: Dict[str, int], stream: Stream, held: Dict[Sha, int]) -> None:
+        self._store, self._sizes, self._stream, self._held = store, sizes, stream, held
+
+    def send(self, hashes: List[Sha], coming: FrozenSet[Sha]) -> None:
+        """Send what is here, then the rest in the order in which it comes."""
+        self._send([sha for sha in hashes if sha not in coming])
+        pending, seen = {sha for sha in hashes if sha in coming}, 0
+        while pending:
+            whole, unfinished = self._store.received.wait(seen, WAIT_INTERVAL)
+            seen += len(whole)
+            here = [sha for sha in whole if sha in pending]
+            self._send(here)
+            pending.difference_update(here)
+            followed = [sha for sha in unfinished if sha in pending]
+            for sha in followed:
+                self._follow(sha)
+                pending.discard(sha)
+            if not (here or followed):
+                self._report_waiting()
+        done: PlainClientFrame = {"done": True}
+        self._stream.send(done)
+
+    def _send(self, hashes: List[Sha]) -> None:
+        """Send contents that are here; one that has gone is left out, and the receiver sees that."""
+        send_contents(self._stream.send, self._store, hashes, self._held)
+
+    def _follow(self, sha: Sha) -> None:
+        """Send a content while it is written; begin again where what was written turned out wrong."""
+        size, seen, source = self._sizes[sha], Progress("", self._held.get(sha, 0)), -1
+        try:
+            while seen.size < size:
+                progress = self._store.received.wait_for_more(sha, seen, size, WAIT_INTERVAL)
+                if progress.path != seen.path:
+                    if seen.path:
+                        self._send_again(sha)
+                    if source >= 0:
+                        os.close(source)
+                    source = self._open(sha, progress.path) if progress.path else -1
+                    seen = Progress(progress.path, 0 if seen.path else seen.size)
+                if progress.size <= seen.size:
+                    self._report_waiting()
+                while seen.size < progress.size:
+                    part = os.pread(source, min(PART, progress.size - seen.size), seen.size)
+                    seen = Progress(seen.path, seen.size + len(part))
+                    send_part(self._stream.send, sha, part, last=seen.size >= size)
+        finally:
+            if source >= 0:
+                os.close(source)
+
+    def _open(self, sha: Sha, path: str) -> int:
+        """Open a content by the name that it is written under, or the one that it has once it is whole."""
+        try:
+            return open_content(path)
+        except FileNotFoundError:
+            return open_content(self._store.path(sha))
+
+    def _send_again(self, sha: Sha) -> None:
+        again: PlainClientFrame = {"again": sha}
+        self._stream.send(again)
+
+    def _report_waiting(self) -> None:
+        """Make the receiver go on waiting: how long contents take to come here does not count."""
+        if self._stream.deadline is not None:
+            self._stream.deadline += WAIT_INTERVAL
+        waiting: PlainClientFrame = {"wait": True}
+        self._stream.send(waiting)
 
 
 def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Optional[Provider]:
@@ -135,6 +231,17 @@ def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) 
         return Provider(store, content_sizes(rows), offer) if offer else None
     except OSError:
         return None  # others have it from elsewhere
+
+
+@contextmanager
+def providing(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Iterator[Optional[Provider]]:
+    """Provide the contents of a tree as long as the context lasts, if that is asked for and possible."""
+    provider = start_provider(store, rows, offer)
+    try:
+        yield provider
+    finally:
+        if provider is not None:
+            provider.close()
 
 
 def content_sizes(rows: List[TreeEntry]) -> Dict[str, int]:
@@ -156,10 +263,18 @@ def receive(
 ) -> str:
     """Take what is missing from a provider; gives what went wrong, if anything; `missing` keeps what did not come.
 
+    A content of which only a part has come goes on there with the next provider, unless it was wrong.
     An OSError is the store's: the disk here is full, or worse.
     """
+    held = store.held()
     try:
-        for header, body in _frames_from(provider, missing, sizes):
+        for header, body in _frames_from(provider, missing, sizes, held):
+            step()
+            if "wait" in header:
+                continue
+            if "again" in header:
+                store.drop(Untrusted(header).text("again"))
+                continue
             try:
                 parts = list(unpack_contents(header, body))
             except (zlib.error, ValueError) as error:
@@ -168,16 +283,17 @@ def receive(
                 if sha not in missing:
                     raise TransferError("it sent something that was not requested")
                 store.add(sha, data, sizes[sha], last=last)
-                step()
                 if last:
                     missing.discard(sha)
             if not parts:
                 raise TransferError("it sent an empty frame")
         if missing:
             raise TransferError("it does not have all contents")
-    except (TransferError, VerbError) as error:
-        store.abandon()
+    except TransferError as error:
         return str(error) if missing else ""
+    except VerbError as error:
+        store.abandon()
+        return f"{error}; its first part came from another node" if held else str(error)
     return ""
 
 
@@ -205,13 +321,19 @@ def decompress(body: bytes) -> bytes:
     return data
 
 
-def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
-    deadline = time.monotonic() + time_limit(sizes[sha] for sha in missing)
+def _frames_from(
+    provider: Source, missing: Set[str], sizes: Dict[str, int], held: Dict[Sha, int]
+) -> Iterator[Frame]:
+    total = sum(sizes[sha] for sha in missing)
+    deadline, waits = time.monotonic() + time_limit([total]), total / MIN_RELAY_RATE + GRACE
     try:
         with connect_to_provider(provider) as connection:
             stream = open_stream(connection, longest=MAX_HEADER)
             stream.deadline = deadline
-            wanted: HashesFrame = {"hashes": sorted(missing)}
+            wanted: HashesFrame = {
+                "hashes": sorted(missing),
+                "held": [[sha, size] for sha, size in held.items()],
+            }
             stream.send(wanted)
             while True:
                 frame = stream.receive(SILENCE_LIMIT)
@@ -219,6 +341,11 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
                     raise TransferError("it closed the connection")
                 if Untrusted(frame[0]).flag("done"):
                     return
+                if "wait" in frame[0]:
+                    waits -= WAIT_INTERVAL
+                    if waits < 0:
+                        raise TransferError("it is too slow")
+                    stream.deadline = deadline = deadline + WAIT_INTERVAL
                 yield frame
     except (socket.timeout, TimeoutError):  # one and the same since Python 3.10
         timed_out = time.monotonic() >= deadline
@@ -227,18 +354,18 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
         raise TransferError(getattr(error, "strerror", None) or str(error)) from None
 
 
-def send_contents(send: Send, store: Store, hashes: List[str]) -> None:
-    """Send contents, small ones together; one that is not there is left out, and the taker sees that."""
+def send_contents(send: Send, store: Store, hashes: List[Sha], held: Dict[Sha, int]) -> None:
+    """Send contents, small ones together and without what is held; one that is not there is left out."""
     group = []  # type: List[Tuple[str, bytes]]
     for sha in hashes:
         try:
-            descriptor = os.open(store.path(sha), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = open_content(store.path(sha))
         except OSError:
             continue
         with os.fdopen(descriptor, "rb") as source:
             size = os.fstat(descriptor).st_size
             if size > SMALL_CONTENT:
-                send_parts(send, sha, source, size)
+                send_parts(send, sha, source, size, held.get(sha, 0))
                 continue
             group.append((sha, source.read()))
         if len(group) >= GROUP_CONTENTS or sum(len(content) for _, content in group) > GROUP_BYTES:
@@ -246,8 +373,11 @@ def send_contents(send: Send, store: Store, hashes: List[str]) -> None:
             group = []
     if group:
         send_group(send, group)
-    done: PlainClientFrame = {"done": True}
-    send(done, b"")
+
+
+def open_content(path: str) -> int:
+    """Open a file of the store, and no link in its place."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def send_group(send: Send, contents: List[Tuple[str, bytes]]) -> None:
@@ -256,16 +386,21 @@ def send_group(send: Send, contents: List[Tuple[str, bytes]]) -> None:
     send(header, zlib.compress(b"".join(content for _, content in contents), 0))
 
 
-def send_parts(send: Send, sha: str, source: Any, size: int) -> None:
-    """Send a large content in parts."""
-    sent = 0
+def send_parts(send: Send, sha: Sha, source: BinaryIO, size: int, sent: int) -> None:
+    """Send a large content in parts, without the first `sent` bytes."""
+    source.seek(sent)
     while sent < size:
         part = source.read(PART)
         if not part:
             raise VerbError("CC-SYNC-009", "a file became shorter")
         sent += len(part)
-        header: ContentPart = {"blob": sha, "last": sent >= size}
-        send(header, zlib.compress(part, 0))
+        send_part(send, sha, part, last=sent >= size)
+
+
+def send_part(send: Send, sha: Sha, part: bytes, *, last: bool) -> None:
+    """Send a piece of a large content."""
+    header: ContentPart = {"blob": sha, "last": last}
+    send(header, zlib.compress(part, 0))
 
 
 def connect_to_provider(provider: Source) -> socket.socket:

@@ -27,7 +27,7 @@ import json
 import os
 import stat
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from ...protocol.manifest import TreeEntry, decode_name, encode_name
@@ -40,7 +40,7 @@ from ..state.workdir import component, make_private, read_bytes
 from ..sync.files_by_hash import Destination, GivenFiles
 from ..sync.outside_files import find_outside, read_sent, summarise
 from ..sync.store import hash_and_measure, ignore_step, list_entries, remove_stale
-from ..sync.transfer import Provider, start_provider
+from ..sync.transfer import Provider, providing, start_provider
 from .sync import fill_store, receive_manifest
 
 if TYPE_CHECKING:
@@ -271,19 +271,20 @@ def provide_files(files: List[ListedFile], order: PlainClientFrame) -> Provider 
 def receive_files(request: TakeRequest, stream: Stream) -> None:
     """Take files that the client names, from it or from another node."""
     rows, _ = receive_manifest(stream)
-    with Heartbeat(stream) as heartbeat:
+    with ExitStack() as opened:
+        heartbeat = opened.enter_context(Heartbeat(stream))
         root, rows = find_root(request, rows)
-        with Destination(
-            root, rows, heartbeat.step, overwrite=request["overwrite"], private=request["private"]
-        ) as destination:
-            if not fill_store(destination, rows, heartbeat):
-                return
-            destination.finish(rows)
-            provider = start_provider(destination, rows, request["provide"])
-            heartbeat.send({"stored": True, "port": provider.port} if provider else {"stored": True})
-            heartbeat.send({"copied": destination.report})
-            if provider is not None:
-                provider.serve_until_hangup(stream)
+        overwrite, private = request["overwrite"], request["private"]
+        destination = Destination(root, rows, heartbeat.step, overwrite=overwrite, private=private)
+        opened.enter_context(destination)
+        provider = opened.enter_context(providing(destination, rows, request["provide"]))
+        if not fill_store(destination, rows, heartbeat, provider):
+            return
+        destination.finish(rows)
+        heartbeat.send({"stored": True})
+        heartbeat.send({"copied": destination.report})
+        if provider is not None:
+            provider.serve_until_hangup(stream)
 
 
 def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[TreeEntry]]:

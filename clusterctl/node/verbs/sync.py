@@ -4,7 +4,8 @@ SyncRequest                                 the messages are defined in protocol
 client `manifest`
 node   `workdir_id`, if the home is shared: then `check_store` of the client, when this node may look into the store
 node   Missing
-client `blobs`, or Blob for a piece of a larger file, then `done`; or `source`: another node has it (node/sync/transfer)
+client `blobs`, or Blob for a piece of a larger file, then `done`; or `source`: another node has it, or is receiving it
+       (node/sync/transfer)
 node   Missing again for what that node did not give, or what turned out wrong
 node   Stored, then TreeSummary
 
@@ -27,10 +28,10 @@ from ..runtime.stream import DISK_ERRORS, Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically
 from ..sync.layout import lay_out, parse_rows, read_tree
 from ..sync.store import Store, remove_tree
-from ..sync.transfer import content_sizes, receive, start_provider, unpack_contents
+from ..sync.transfer import Provider, content_sizes, providing, receive, unpack_contents
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import PlainClientFrame, Source, SyncRequest, TreeSummary
+    from ...protocol.messages.verbs import Missing, PlainClientFrame, Source, SyncRequest, TreeSummary
 
 ATTEMPTS = 3
 MAX_NAMED = 10
@@ -56,23 +57,22 @@ def serve(request: SyncRequest, stream: Stream) -> None:
     with Heartbeat(stream) as heartbeat, Store(workdir) as store:
         if request.get("shared_home") and not wait_for_turn(workdir, heartbeat):
             return
-        provider = None
-        for _ in range(ATTEMPTS):
-            if not fill_store(store, rows, heartbeat):
-                return
-            provider = provider or start_provider(store, rows, request.get("provide"))
-            heartbeat.send({"stored": True, "port": provider.port} if provider else {"stored": True})
-            written = (
-                write_code(store, rows, packed, rundir, heartbeat)
-                if rundir
-                else read_store(store, rows, heartbeat)
-            )
-            wrong = {row.content for row in set(rows) - set(written) if row.kind == "file"}
-            if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
-                break
-        heartbeat.send(summarise_tree(rows, written))
-        if provider is not None:
-            provider.serve_until_hangup(stream)
+        with providing(store, rows, request.get("provide")) as provider:
+            for _ in range(ATTEMPTS):
+                if not fill_store(store, rows, heartbeat, provider):
+                    return
+                heartbeat.send({"stored": True})
+                written = (
+                    write_code(store, rows, packed, rundir, heartbeat)
+                    if rundir
+                    else read_store(store, rows, heartbeat)
+                )
+                wrong = {row.content for row in set(rows) - set(written) if row.kind == "file"}
+                if not {sha for sha in wrong if store.discard_if_wrong(sha)}:
+                    break
+            heartbeat.send(summarise_tree(rows, written))
+            if provider is not None:
+                provider.serve_until_hangup(stream)
 
 
 def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
@@ -103,23 +103,31 @@ def receive_manifest(stream: Stream) -> Tuple[List[TreeEntry], bytes]:
         raise VerbError("CC-SYNC-007", f"the manifest cannot be read: {error}") from None
 
 
-def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> bool:
-    """Ask for what is missing and store it; False if the client left."""
+def fill_store(
+    store: Store, rows: List[TreeEntry], heartbeat: Heartbeat, provider: Optional[Provider]
+) -> bool:
+    """Ask for what is missing and store it, while the provider sends it on; False if the client left."""
     sizes = content_sizes(rows)
     missing = find_missing(store, sizes, heartbeat)
-    heartbeat.send({"missing": sorted(missing)})
+    answer: Missing = {"missing": sorted(missing)}
+    if provider is not None:
+        provider.coming, answer["port"] = frozenset(missing), provider.port
+    heartbeat.send(answer)
     done = not missing
     while not done:
         frame = heartbeat.stream.receive()
         if frame is None:
             return False  # the next attempt need not send again what is stored
-        done = Untrusted(frame[0]).flag("done")
         if "source" in frame[0]:
             source = cast("PlainClientFrame", frame[0])["source"]
             done = receive_from_provider(source, store, sizes, missing, heartbeat)
+            continue
+        done = Untrusted(frame[0]).flag("done")
         for sha, data, last in unpack_frame(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not requested")
+            if Untrusted(frame[0]).integer("at") == 0:
+                store.drop(sha)  # what another node has sent of it
             store.add(sha, data, sizes[sha], last=last)
             heartbeat.step()
             if last:
@@ -130,10 +138,10 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
 
 
 def receive_from_provider(
-    provider: Source, store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
+    source: Source, store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
 ) -> bool:
     """Take what is missing from another node; return what did not come, and why."""
-    problem = receive(store, sizes, missing, provider, heartbeat.step)
+    problem = receive(store, sizes, missing, source, heartbeat.step)
     if problem:
         heartbeat.send({"missing": sorted(missing), "source_problem": problem})
     return not problem

@@ -27,9 +27,10 @@ class HandshakeLine(TypedDict, total=False):
 
 
 class HashesFrame(TypedDict):
-    """The contents that a node lacks; Blobs, ContentPart and Done follow."""
+    """The contents that a node lacks, and how many bytes it has of some; Blobs, ContentPart and Done follow."""
 
     hashes: list[str]
+    held: list[list[str | int]]
 
 
 class ContentPart(TypedDict):

@@ -188,25 +188,28 @@ class SyncRequest(OfNode):
 
 
 class Missing(TypedDict):
-    """Contents that are not here; `source_problem` is why another node could not give them."""
+    """Contents that are not here; `source_problem` is why another node could not give them.
+
+    At `port` the node sends on what it has, and what it receives.
+    """
 
     missing: list[str]
     source_problem: NotRequired[str]
+    port: NotRequired[int]
 
 
 class Blob(TypedDict):
     """A piece of a larger content."""
 
     blob: str
-    part: int
+    at: int  # byte of the content where the piece begins
     last: bool
 
 
 class Stored(TypedDict):
-    """All contents are here, and can be had here at a port."""
+    """All contents are here."""
 
     stored: Literal[True]
-    port: NotRequired[int]
 
 
 class TreeSummary(TypedDict):
@@ -693,6 +696,8 @@ class PlainClientFrame(TypedDict, total=False):
     check_store: Literal[True]  # it is this node's turn to look into a store that others may fill
     blobs: list[list[str | int]]  # contents and their sizes, in the body one after the other
     done: Literal[True]  # all contents were sent
+    wait: Literal[True]  # a node that sends contents on has not received any more
+    again: str  # a content comes from its beginning again
     source: Source  # take the contents from this node
     payload: Literal[True]  # the payload, in the body
     ask: Literal[True]  # the node sends its time

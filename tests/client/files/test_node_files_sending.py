@@ -176,7 +176,7 @@ def test_a_client_that_leaves_leaves_no_half_file(tmp_path: Path) -> None:
         session.send({"manifest": True}, zlib.compress(json.dumps(rows).encode()))
         header = next(frame for frame in iter(lambda: session.receive(HANG)[0], None) if "missing" in frame)
         assert header.texts("missing", 5) == (SHA,)
-        session.send({"blob": SHA, "part": 0, "last": False}, zlib.compress(bytes(1_000_000)))
+        session.send({"blob": SHA, "at": 0, "last": False}, zlib.compress(bytes(1_000_000)))
         wait_until(lambda: len(list((tmp_path / "there").iterdir())) == 1, "a part has arrived")
         assert not (tmp_path / "there/big").exists()
     assert list((tmp_path / "there").iterdir()) == []

@@ -17,7 +17,7 @@ from pipenodes import RUN, PipeSession, session
 
 from clusterctl.client.rpc import session as conversation
 from clusterctl.client.rpc.frames import Frame
-from clusterctl.client.sync.contents import Contents
+from clusterctl.client.sync.contents import PART_SIZE, Contents
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import SyncResult, TreeUpload, send_tree
 from clusterctl.errors import ConnectionLost, NodeError, SyncError
@@ -157,7 +157,7 @@ class Cut(PipeSession):
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Hang up in the middle of the large file."""
-        if header.get("part") == 3:
+        if header.get("at") == 3 * PART_SIZE:
             raise ConnectionLost("CC-SSH-015")
         super().send(header, body)
 
@@ -184,7 +184,7 @@ class Killed(PipeSession):
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame."""
-        if header.get("part") == 2:
+        if header.get("at") == 2 * PART_SIZE:
             self.process.kill()
             self.process.wait()
         super().send(header, body)

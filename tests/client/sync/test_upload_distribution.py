@@ -9,9 +9,10 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,20 @@ import pytest
 from pipenodes import PipeSession
 from waiting import HANG
 
-from clusterctl.client.sync import upload as uploading
 from clusterctl.client.sync.scan import ScanResult, scan_source
-from clusterctl.client.sync.upload import Distribution, SyncResult, TransferAddress, TreeUpload, send_tree
+from clusterctl.client.sync.upload import (
+    Distribution,
+    Provider,
+    SyncResult,
+    TransferAddress,
+    TreeUpload,
+    send_tree,
+)
 from clusterctl.errors import ClusterctlError
 from clusterctl.node.sync import transfer
 
 SIZE = 3_000_000
+HALF = 2 << 20  # bytes that leave here in one frame
 LINGER = 0.3  # seconds that a node is dead before the kernel reports it
 Deed = Callable[["Nodes", str], None]
 
@@ -87,6 +95,15 @@ class Nodes:
     def name_at(self, port: int) -> str:
         """Say who listens on a port."""
         return next(name for name, one in self.sessions.items() if port in listening(one.process.pid))
+
+    def has_part(self, name: str) -> bool:
+        """Return whether a node has received a part of the large file."""
+        return any(path.stat().st_size >= HALF for path in (self.folder / name / "store/incoming").glob("*"))
+
+    def middle(self) -> str:
+        """Name a node that receives from another, and that a third receives from."""
+        giving = {provider.node for provider in self.passing._provider_of.values()}
+        return next(name for name in self.passing._provider_of if name in giving)
 
     def code(self, name: str) -> dict[str, bytes]:
         """Read what a node holds."""
@@ -283,54 +300,110 @@ def test_when_the_code_is_passed_on(via: Any, count: int, size: int, passes: boo
     assert passing.offer("unknown", size) is None
 
 
-def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
-    """The first fails before it has anything: the next is sent it, and the third takes it from the second."""
-    passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in "abc"})
-    assert passing.wait_for_provider("a", 1) is None
-    with ThreadPoolExecutor() as pool:
-        waiting = {pool.submit(passing.wait_for_provider, name, 1): name for name in "bc"}
-        passing.remove_node("a")
-        second = next(name for future, name in waiting.items() if _soon(future) is None)
-        passing.add_provider(second, 4711)
-        passing.remove_node(second)
-        third = next(future for future, name in waiting.items() if name != second)
-        assert third.result(HANG).node == second  # type: ignore[union-attr]  # it is a giver
+def chain_of(names: str) -> Distribution:
+    """Make a distribution among nodes with names of one letter."""
+    return Distribution("tree", {name: TransferAddress("192.0.2.1") for name in names})
 
 
-def test_no_node_waits_for_a_provider_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first receiver neither finishes nor fails: after the limit the next one is sent the code from here."""
-    monkeypatch.setattr(uploading, "BASE_WAIT_LIMIT", 0.05)
-    passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in "ab"})
-    assert passing.wait_for_provider("a", 1) is None
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(passing.wait_for_provider, "b", 1)
-        try:
-            assert waiting.result(HANG) is None
-        finally:
-            passing.remove_node("a")
+def test_each_receives_from_the_last_before_it() -> None:
+    """The first is sent it from here; one that has all joins the chain, and receives from none."""
+    chain = chain_of("abcd")
+    assert chain.join("a", 1) is None
+    assert chain.join("b", 2) == Provider("a", "192.0.2.1", 1)
+    assert chain.join("c", 3, complete=True) is None
+    assert chain.join("d", 4) == Provider("c", "192.0.2.1", 3)
+
+
+def test_a_node_without_a_port_is_no_provider() -> None:
+    """It could not listen: the next receives from the one before."""
+    chain = chain_of("abc")
+    assert [chain.join("a", 1), chain.join("b", None), chain.join("c", 3)] == [
+        None,
+        Provider("a", "192.0.2.1", 1),
+        Provider("a", "192.0.2.1", 1),
+    ]
+
+
+def test_the_next_continues_with_the_one_before_a_node_that_failed() -> None:
+    """Two in a row may fail; where no node is before it, the rest comes from here."""
+    notices: list[str] = []
+    chain = replace(chain_of("abcd"), notice=notices.append)
+    for port, name in enumerate("abcd", 1):
+        chain.join(name, port)
+    chain.succeed("b")
+    chain.remove_node("c")
+    assert chain.replace_provider("d", "it does not answer") == Provider("b", "192.0.2.1", 2)
+    assert chain.replace_provider("d", "it closed the connection") == Provider("a", "192.0.2.1", 1)
+    assert chain.replace_provider("d", "it is too slow") is None
+    assert [notice.partition(";")[2] for notice in notices] == [
+        " it continues with b",
+        " it continues with a",
+        " they are sent from this machine",
+    ]
 
 
 def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
-    """Two that took it from no one are enough: nothing else waits for a giver that he cannot reach."""
-    names = [f"n{number}" for number in range(16)]
-    passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in names})
-    assert passing.wait_for_provider("n0", 1) is None
-    passing.release("n0")
-    passing.add_provider("n0", 4711)
-    passing.remove_node("n0")
-    for name in ("n1", "n2"):
-        assert passing.wait_for_provider(name, 1) is not None
-        passing.release(name, "it does not answer")
-        passing.add_provider(name, 4711)  # it has been sent it meanwhile
-        passing.remove_node(name)
-    with ThreadPoolExecutor(len(names)) as pool:
-        assert (
-            list(pool.map(lambda name: passing.wait_for_provider(name, 1), names[3:], timeout=HANG))
-            == [None] * 13
-        )
+    """Two that took it from no one are enough: no other tries a provider that it cannot reach."""
+    names = "abcdefgh"
+    chain = chain_of(names)
+    assert [chain.join(name, port) is None for port, name in enumerate(names[:4], 1)] == [True] + [False] * 3
+    assert [chain.replace_provider(name, "it does not answer") for name in "bcd"] == [None] * 3
+    assert [chain.join(name, 9) for name in names[4:]] == [None] * 4
 
 
-def _soon(future: Any) -> Any:
-    with suppress(TimeoutError):
-        return future.result(0.2)
-    return "waits"
+class Paused:
+    """The contents of a tree; before the second half of the large one leaves, something happens."""
+
+    def __init__(self, contents: Any, happen: Callable[[], None]) -> None:
+        self._contents, self._happen = contents, happen
+        self.listing = contents.listing
+
+    def shipments(self, missing: Collection[str]) -> Iterator[Any]:
+        """Yield what a node lacks."""
+        for shipment in self._contents.shipments(missing):
+            if shipment.header.get("at", 0) > 0:
+                self._happen()
+            yield shipment
+
+
+def test_contents_are_sent_on_while_they_arrive(made: Callable[..., Nodes], scan: ScanResult) -> None:
+    """All nodes have a part of a file of which the first has not had the rest."""
+    nodes, seen = made(4), list[int]()
+
+    def look() -> None:
+        wait_until(lambda: all(map(nodes.has_part, nodes.names)))
+        seen.append(len(list(nodes.folder.glob("*/runs/*/*/code"))))
+
+    nodes.scan = replace(scan, contents=Paused(scan.contents, look))  # type: ignore[arg-type]  # by its two members
+    brought = nodes.bring()
+    assert seen == [0]
+    assert sum(one.sent for one in brought.values()) == scan.manifest.size
+    assert all(nodes.code(name) == nodes.code("gpu00") for name in nodes.names)
+    assert nodes.notices == []
+
+
+def test_the_next_node_continues_where_the_one_that_died_was(
+    made: Callable[..., Nodes], scan: ScanResult
+) -> None:
+    """A middle node dies when all have a half: nothing leaves here twice, and nothing is asked for twice."""
+    nodes = made(4)
+
+    def end_one() -> None:
+        wait_until(lambda: all(map(nodes.has_part, nodes.names)))
+        kill(nodes, nodes.middle())
+
+    nodes.scan = replace(scan, contents=Paused(scan.contents, end_one))  # type: ignore[arg-type]  # as above
+    brought = nodes.bring()
+    assert len(brought) == 3
+    assert sum(one.sent for one in brought.values()) == scan.manifest.size
+    assert all(nodes.code(name) == nodes.code(next(iter(brought))) for name in brought)
+    (notice,) = nodes.notices
+    assert "it continues with" in notice
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait for something."""
+    deadline = time.monotonic() + HANG
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -160,7 +160,7 @@ def test_a_start_is_read_from_its_own_folder(files: JobFiles) -> None:
     newest = Path(files.exchanges) / "4711.10"
     write_object(str(newest / "doing.1"), {"node": "gpu02", "text": "pip install"})
     start = queue.read_newest_start(files)
-    assert (start.count("part"), start.read_step()) == (0, "gpu02: pip install")
+    assert (start.count_files("part"), start.read_step()) == (0, "gpu02: pip install")
     write_object(str(newest / "ready.1"), {})
     assert queue.read_newest_start(files).read_step() == ""
 

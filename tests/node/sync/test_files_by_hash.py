@@ -43,5 +43,5 @@ def test_a_file_that_shrinks_while_it_is_given(tmp_path: Path) -> None:
         os.truncate(log, 1 << 20)
 
     with pytest.raises(VerbError, match="a file became shorter") as found:
-        send_contents(cut, given, ["a" * 64])
+        send_contents(cut, given, ["a" * 64], {})
     assert found.value.code == "CC-SYNC-009"

@@ -76,6 +76,14 @@ def drip_bytes(taker: socket.socket) -> None:
         time.sleep(0.05)
 
 
+def begin_again(taker: socket.socket) -> None:
+    """Give a part, and take it back, again and again."""
+    while True:
+        send(taker, {"blob": SHA, "last": False}, packed(DATA[:1]))
+        send(taker, {"again": SHA}, b"")
+        time.sleep(0.05)
+
+
 def raw(content: bytes) -> Deed:
     """Send bytes that are no frame."""
     return lambda taker: taker.sendall(content)
@@ -110,6 +118,8 @@ GIVERS: dict[str, tuple[Deed, str]] = {
     "hangs up": (lambda _taker: None, "closed the connection"),
     "a byte now and then": (drip, "too slow"),
     "a frame a byte at a time": (drip_bytes, "too slow"),
+    "waits without end": (frames(*[({"wait": True}, b"")] * 1000), "too slow"),
+    "begins without end": (begin_again, "too slow"),
 }
 
 
@@ -126,10 +136,12 @@ def test_a_hostile_giver_is_left(
     missing, began = {SHA}, time.monotonic()
     with Store(str(tmp_path / "work")) as store:
         problem = transfer.receive(store, {SHA: len(DATA)}, missing, giver.where, lambda: None)
-        left = [path for path in (tmp_path / "work" / "store").rglob("*") if path.is_file()]
+        stored = store.has(SHA, len(DATA))
+    left = [path for path in (tmp_path / "work" / "store").rglob("*") if path.is_file()]
 
     assert why in problem
     assert time.monotonic() - began < SLOW
+    assert not stored
     assert left == []
     assert missing == {SHA}
 

@@ -45,7 +45,7 @@ def converse(
         return session.frames()[-2][0]
 
 
-BLOB = ({"blob": SHA, "part": 0, "last": True}, TEXT)
+BLOB = ({"blob": SHA, "at": 0, "last": True}, TEXT)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -118,10 +118,10 @@ def test_names_that_are_paths_are_refused(tmp_path: Path, names: dict[str, str])
 @pytest.mark.parametrize(
     ("contents", "code"),
     [
-        ([({"blob": SHA, "part": 0, "last": True}, b"print(2)\n")], "CC-SYNC-009"),
+        ([({"blob": SHA, "at": 0, "last": True}, b"print(2)\n")], "CC-SYNC-009"),
         ([({"blobs": [[SHA, len(TEXT)]]}, TEXT[:-1])], "CC-SYNC-009"),
-        ([({"blob": "0" * 64, "part": 0, "last": True}, b"x")], "CC-SYNC-007"),
-        ([({"blob": SHA, "part": 0, "last": False}, TEXT)], "CC-SYNC-008"),
+        ([({"blob": "0" * 64, "at": 0, "last": True}, b"x")], "CC-SYNC-007"),
+        ([({"blob": SHA, "at": 0, "last": False}, TEXT)], "CC-SYNC-008"),
         ([], "CC-SYNC-008"),
     ],
 )

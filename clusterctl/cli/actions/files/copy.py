@@ -315,7 +315,7 @@ class Copy:
         if distribution is None or port is None:
             self._send(cluster, relayed(files, relay, manifest), targets, into, None)
             return
-        distribution.add_provider(source.name, port)
+        distribution.join(source.name, port, complete=True)
         self._send(cluster, relayed(files, relay, manifest), targets, into, distribution)
 
     def _send(

@@ -1,0 +1,121 @@
+"""A content that is sent on while it arrives: what a receiver gets of it, frame by frame."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import HANG
+
+from clusterctl.node.runtime.stream import Stream
+from clusterctl.node.sync import transfer
+from clusterctl.node.sync.store import Store
+from clusterctl.node.sync.transfer import Outgoing, unpack_contents
+
+DATA = bytes(range(256)) * 16_000  # 4 MB, in parts of 1 MiB
+SHA = hashlib.sha256(DATA).hexdigest()
+SIZE = len(DATA)
+HALF = SIZE // 2
+
+
+class Receiver:
+    """The other end of what a thread gives."""
+
+    def __init__(self, store: Store, held: dict[str, int]) -> None:
+        own, other = socket.socketpair()
+        self._sockets = own, other
+        self._stream = Stream(own.fileno(), own.fileno())
+        outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), held)
+        self._thread = threading.Thread(target=outgoing.send, args=([SHA], frozenset({SHA})), daemon=True)
+        self._thread.start()
+
+    def read(self) -> tuple[dict[str, Any], bytes]:
+        """Return the next frame that says more than that nothing has come."""
+        while True:
+            frame = self._stream.receive(HANG)
+            assert frame is not None
+            if "wait" not in frame[0]:
+                return frame
+
+    def read_bytes(self, size: int) -> tuple[bytes, bool]:
+        """Return so many bytes of the content, and whether that is said to be all."""
+        data, last = b"", False
+        while len(data) < size:
+            ((sha, part, last),) = unpack_contents(*self.read())
+            assert sha == SHA
+            data += part
+        return data, last
+
+    def close(self) -> None:
+        """Leave."""
+        for one in self._sockets:
+            one.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store without contents."""
+    (tmp_path / "work").mkdir(mode=0o700)
+    with Store(str(tmp_path / "work")) as store:
+        yield store
+
+
+def test_all_but_the_last_byte_is_sent_before_the_hash_is_right(store: Store) -> None:
+    """The receiver has what is here; the last byte follows when the content is whole."""
+    receiver = Receiver(store, {})
+    store.add(SHA, DATA[:HALF], SIZE, last=False)
+    assert receiver.read_bytes(HALF) == (DATA[:HALF], False)
+    store.add(SHA, DATA[HALF:], SIZE, last=False)
+    assert receiver.read_bytes(SIZE - HALF - 1) == (DATA[HALF:-1], False)
+    store.add(SHA, b"", SIZE, last=True)
+    assert receiver.read_bytes(1) == (DATA[-1:], True)
+    assert receiver.read()[0] == {"done": True}
+    receiver.close()
+
+
+def test_a_content_that_was_wrong_begins_again(store: Store) -> None:
+    """What was sent of it is taken back, before anything of the new one is sent."""
+    receiver = Receiver(store, {})
+    store.add(SHA, b"x" * HALF, SIZE, last=False)
+    assert receiver.read_bytes(HALF)[0] == b"x" * HALF
+    store.abandon()
+    assert receiver.read()[0] == {"again": SHA}
+    store.add(SHA, DATA[:HALF], SIZE, last=False)
+    store.add(SHA, DATA[HALF:], SIZE, last=True)
+    assert receiver.read_bytes(SIZE) == (DATA, True)
+    assert receiver.read()[0] == {"done": True}
+    receiver.close()
+
+
+def test_a_receiver_that_has_a_part_gets_the_rest(store: Store) -> None:
+    """Nothing that it has is sent, whether the content arrives or is whole."""
+    receiver = Receiver(store, {SHA: HALF})
+    store.add(SHA, DATA[:HALF], SIZE, last=False)
+    store.add(SHA, DATA[HALF:], SIZE, last=True)
+    assert receiver.read_bytes(SIZE - HALF) == (DATA[HALF:], True)
+    assert receiver.read()[0] == {"done": True}
+    receiver.close()
+    late = Receiver(store, {SHA: SIZE - 5})
+    assert late.read_bytes(5) == (DATA[-5:], True)
+    assert late.read()[0] == {"done": True}
+    late.close()
+
+
+def test_while_nothing_comes_the_receiver_is_told_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not take the node for dead."""
+    monkeypatch.setattr(transfer, "WAIT_INTERVAL", 0.05)
+    own, other = socket.socketpair()
+    outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), {})
+    threading.Thread(target=outgoing.send, args=([SHA], frozenset({SHA})), daemon=True).start()
+    stream = Stream(own.fileno(), own.fileno())
+    assert [stream.receive(HANG) for _ in range(3)] == [({"wait": True}, b"")] * 3
+    store.add(SHA, DATA, SIZE, last=True)
+    while stream.receive(HANG) != ({"done": True}, b""):
+        pass
+    own.close()
+    other.close()
