@@ -40,7 +40,8 @@ from .state.workdir import make_below, make_private, read_bytes, temporary_path,
 from .supervise.evidence import is_full
 from .supervise.spawn import render_template
 from .sync.layout import lay_out, parse_rows, read_tree
-from .sync.store import Store, remove_tree
+from .sync.removal import remove_tree
+from .sync.store import Store
 
 if TYPE_CHECKING:
     from ..protocol.messages.files import (

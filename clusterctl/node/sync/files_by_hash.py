@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple
 
 from ...protocol.manifest import TreeEntry, encode_name
 from ..runtime.stream import VerbError
+from .hashing import Sha, hash_file
 from .layout import copy_file
 from .received import Received
-from .store import Incoming, Sha, Step, Store, hash_file, remove_quietly
+from .removal import Step, remove_quietly
+from .store import Incoming, Store
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import CopyReport

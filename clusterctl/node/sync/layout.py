@@ -9,7 +9,9 @@ from typing import Any, List, Set
 
 from ...protocol.manifest import ManifestError, TreeEntry, decode_name, encode_name, parents, parse_manifest
 from ..runtime.stream import DISK_ERRORS, VerbError
-from .store import CHUNK, Path, Step, Store, hash_file, ignore_step, list_entries, write_all
+from .hashing import CHUNK, Path, hash_file
+from .removal import Step, ignore_step, list_entries
+from .store import Store, write_all
 
 FICLONE = 0x40049409
 SMALL_FILE = 1 << 18  # bytes; below, one read and one write are the fastest copy

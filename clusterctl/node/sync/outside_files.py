@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import parse_rows
 from ..state.workdir import read_bytes
-from .store import Step, hash_file, ignore_step, list_entries
+from .hashing import hash_file
+from .removal import Step, ignore_step, list_entries
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import OutsideSummary

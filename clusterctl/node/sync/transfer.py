@@ -50,8 +50,10 @@ from ..runtime.connections import (
 )
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Frame, Stream, VerbError
+from .hashing import Sha
 from .received import Progress
-from .store import Sha, Step, Store
+from .removal import Step
+from .store import Store
 
 if TYPE_CHECKING:
     from ...protocol.messages.network import ContentPart, HashesFrame

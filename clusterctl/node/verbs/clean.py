@@ -33,7 +33,7 @@ from ..state.run_record import (
 from ..state.temp_dirs import PREFIX, remove_all
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise
-from ..sync.store import Step, grant_owner_access, list_entries, remove_quietly, remove_tree
+from ..sync.removal import Step, grant_owner_access, list_entries, remove_quietly, remove_tree
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State

@@ -38,8 +38,9 @@ from ..runtime.stream import Stream, VerbError
 from ..state.run_record import find_run, read_spec, run_dirs
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.files_by_hash import Destination, GivenFiles
+from ..sync.hashing import hash_and_measure
 from ..sync.outside_files import find_outside, read_sent, summarise
-from ..sync.store import hash_and_measure, ignore_step, list_entries, remove_stale
+from ..sync.removal import ignore_step, list_entries, remove_stale
 from ..sync.transfer import Provider, providing, start_provider
 from .sync import fill_store, receive_manifest
 

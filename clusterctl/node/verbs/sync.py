@@ -27,7 +27,8 @@ from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import DISK_ERRORS, Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically
 from ..sync.layout import lay_out, parse_rows, read_tree
-from ..sync.store import Store, remove_tree
+from ..sync.removal import remove_tree
+from ..sync.store import Store
 from ..sync.transfer import Provider, content_sizes, providing, receive, unpack_contents
 
 if TYPE_CHECKING:

@@ -110,7 +110,7 @@ MAX_BYTES = {
     "connect": 22_400,
     "diagnose": 27_200,
     "exec": 9_000,
-    "files": 45_300,
+    "files": 47_200,
     "follow": 34_800,
     "history": 41_600,
     "idle": 3_800,
@@ -123,7 +123,7 @@ MAX_BYTES = {
     "slurm": 68_900,
     "start": 25_000,
     "stop": 29_100,
-    "sync": 27_000,
+    "sync": 29_500,
     "top": 18_400,
     "warm": 12_800,
 }

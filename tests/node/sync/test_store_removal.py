@@ -18,7 +18,7 @@ NOBODY = 65534
 BEGIN = f"""
 import os, shutil, sys
 sys.path.insert(0, {str(ROOT)!r})
-from clusterctl.node.sync.store import remove_tree
+from clusterctl.node.sync.removal import remove_tree
 if os.geteuid() == 0:
     os.setgid({NOBODY})
     os.setuid({NOBODY})
