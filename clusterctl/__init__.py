@@ -1,12 +1,12 @@
 """Train PyTorch models on machines that are reachable only by SSH.
 
-The names below are the public Python API; they load when they are first used.
+The names of __all__ are the public Python API; they load at their first use. The manual: "From Python".
 
-    inventory = clusterctl.parse_inventory(text, "inventory.yaml")
-    job = clusterctl.parse_job(text, "job.yaml")
-    members = clusterctl.plan_placement(inventory, job)
-    plan = clusterctl.plan_launch(job, members, {m.name: clusterctl.offline(m) for m in members}, run_id=None)
-    print(clusterctl.render_plan(plan))
+    run = clusterctl.launch("job.yaml", inventory="inventory.yaml", set={"env.SEED": "1"})
+    run.wait(check=True)        # RunFailed has the cause: node, rank, file, line
+    losses = clusterctl.run(train, 0.1, hosts=["gpu01", "gpu02"], nproc_per_node=8)     # what each rank returned
+
+A plan needs no node: parse_inventory, parse_job, plan_placement, plan_launch with offline, render_plan.
 """
 
 import os
@@ -45,6 +45,14 @@ TYPE_CHECKING = False  # typing takes as long to load as all that follows
 if TYPE_CHECKING:
     from typing import Any
 
+    from clusterctl.api.call import run as run
+    from clusterctl.api.run import Cause as Cause
+    from clusterctl.api.run import Detached as Detached
+    from clusterctl.api.run import Run as Run
+    from clusterctl.api.run import RunFailed as RunFailed
+    from clusterctl.api.run import attach as attach
+    from clusterctl.api.run import check as check
+    from clusterctl.api.run import launch as launch
     from clusterctl.errors import ClusterctlError as ClusterctlError
     from clusterctl.errors import SpecError as SpecError
     from clusterctl.plans.launch.placement import plan_placement as plan_placement
@@ -57,14 +65,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Cause": "api.run",
     "ClusterctlError": "errors",
+    "Detached": "api.run",
+    "Run": "api.run",
+    "RunFailed": "api.run",
     "SpecError": "errors",
+    "attach": "api.run",
+    "check": "api.run",
+    "launch": "api.run",
     "offline": "plans.launch.plan",
     "parse_inventory": "specs.inventory.parse",
     "parse_job": "specs.job.parse",
     "plan_launch": "plans.launch.plan",
     "plan_placement": "plans.launch.placement",
     "render_plan": "plans.launch.plan",
+    "run": "api.call",
 }
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
 

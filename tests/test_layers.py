@@ -28,7 +28,9 @@ MAY_IMPORT = {
     **{layer: ARROW[: place + 1] for place, layer in enumerate(ARROW)},
     "cli": (*ARROW, "lab"),
     "__main__": ("cli",),
-    "__init__": ("errors", "specs", "plans"),  # the public API, loaded lazily
+    # starts the command in a process of its own; reads its documents
+    "api": ("translation", "codes", "errors", "protocol", "specs", "plans", "console", "api"),
+    "__init__": ("errors", "specs", "plans", "api"),  # the public API, loaded lazily
     # it starts and ends processes as a node does
     "lab": (
         "translation",

@@ -11,8 +11,8 @@ def test_every_promised_name_loads() -> None:
     assert not hasattr(clusterctl, "no_such_name")
 
 
-def test_the_example_of_the_docstring_works() -> None:
-    """A plan can be made and shown in five lines of Python, offline."""
+def test_a_plan_is_made_offline() -> None:
+    """A plan needs no node."""
     inventory = clusterctl.parse_inventory(
         "{cluster: c, nodes: [{host: 192.0.2.1, nic: eth0, gpus: 2}]}", "i"
     )

@@ -396,6 +396,42 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-RUN-060": Entry(
+        "error",
+        "a run that Python code started or waited for has failed, or its command ended early",
+        do="Read `cause` of the exception; `run.logs()` has what the ranks wrote",
+        cases={
+            "": Case(Same("{place}: {text} (run {run}: {state})"), "`run.logs()` has what the ranks wrote"),
+            "ended": Case(
+                "run {run} ended as {state}: {reasons}", "`run.status()` has the state of each node"
+            ),
+            "early": Case("the run was not started, or not followed to its end: {reason}"),
+            "unread": Case("the command wrote no complete answer: {reason}"),
+        },
+    ),
+    "CC-RUN-061": Entry(
+        "error",
+        "the result of a function that Python code ran on all ranks is missing or cannot be read",
+        what="Results are JSON: at most 1 MiB for each rank, 64 MiB and a million values together. They are lines of the log.",
+        do="Return numbers, texts, lists and dicts; write what is larger to a file in `${output_dir}` and `pull` it",
+        cases={
+            "unwritable": Case(
+                "{place}: the result cannot be written as JSON: {reason} (run {run})",
+                "return numbers, texts, lists or dicts, such as `tensor.tolist()`",
+            ),
+            "large": Case(
+                "{place}: the result has {reason} characters, the limit is {most} MiB (run {run})",
+                "write it to a file in the directory CLUSTERCTL_OUTPUT_DIR, then `run.pull()`",
+            ),
+            "total": Case("the results of all ranks have more than {most} MiB (run {run})"),
+            "missing": Case(
+                "rank {rank} has returned nothing (run {run})",
+                "the function must return, not leave by `sys.exit()` or `os._exit()`",
+            ),
+            "twice": Case("{place}: more than one node has sent its result (run {run})"),
+            "malformed": Case("{place}: the result is not as a rank writes it: {reason} (run {run})"),
+        },
+    ),
     "CC-END-001": Entry(
         "error",
         "the command of `on_end` cannot be run, failed, or exceeded its `time_limit`",

@@ -537,6 +537,35 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case("cannot listen on 127.0.0.1:{port}: {reason}", "run `clusterctl ui` without `--port`"),
         },
     ),
+    "CC-USE-099": Entry(
+        "error",
+        "`clusterctl.run` cannot send this function or these arguments",
+        what="A function is imported from its module on the nodes, or is sent as source with what it uses of its notebook or program; nothing is pickled.",
+        do="Put the function into a module, or let it import and define what it uses",
+        cases={
+            "arguments": Case(
+                "{name}: the arguments cannot be written as JSON: {reason}",
+                "pass numbers, texts, lists and dicts; the function can load the rest",
+            ),
+            "kind": Case(
+                "{name}: a {kind} has no source; only functions can be sent",
+                "write a function with `def` that calls it",
+            ),
+            "closure": Case(
+                "{name}: a lambda, or a function that uses variables of another function, cannot be sent",
+                "write it with `def` outside of other functions, and pass the variables as arguments",
+            ),
+            "source": Case("{name}: its source was not found: {reason}", "put it into a module"),
+            "name": Case(
+                "{name} uses {used}, which is no module, function, class or plain value",
+                "make it inside the function, pass it as an argument, or put both into a module",
+            ),
+            "folders": Case(
+                "{name} needs modules of several folders: {folders}",
+                "give the one that is sent: `folder=`",
+            ),
+        },
+    ),
     "CC-USE-093": Entry(
         "error",
         "`CLUSTERCTL_LANG` is not a supported language",

@@ -156,6 +156,7 @@ def site_of(
 CHOSEN = {
     "CC-CLEAN-003": ("", "unanswered"),
     "CC-PULL-006": ("", "unanswered"),
+    "CC-RUN-061": ("unwritable", "large", "twice", "malformed"),
     "CC-SPEC-025": ("alias", "at-sign", "comma"),
     "CC-SPEC-033": ("unclosed", "unknown"),
     "CC-SYNC-012": ("", "unanswered"),

@@ -102,13 +102,6 @@ def test_status_and_ps_write_these_keys() -> None:
     assert keys_of(example("runs")) == keys_of(runs)
 
 
-def test_inventory_show_writes_these_keys() -> None:
-    """The same for `inventory show`."""
-    from clusterctl.console.inventory import inventory_to_json
-
-    assert keys_of(example("activate")) == keys_of(inventory_to_json(parse_inventory(MIN_INVENTORY, "-")))
-
-
 def test_the_verdict_has_these_keys() -> None:
     """The same for the last line of `launch --json`, names of nodes aside."""
     from ends import judge

@@ -10,6 +10,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "clusterctl"
 LAYERS = (
+    "api",
     "cli",
     "console",
     "client",

@@ -126,6 +126,7 @@ def check(
 @click.option("--debug", is_flag=True, help="Let a rank at breakpoint() wait for `clusterctl debug`.")
 @big_option
 @set_option
+@click.option("--code", hidden=True)  # of `clusterctl.run`: the folder that is sent with its script
 @json_option("Write NDJSON: log lines, then the result.")
 @shared_options
 def launch(
@@ -144,6 +145,7 @@ def launch(
     debug: bool,
     big: bool,
     overrides: tuple[str, ...],
+    code: str | None,
     as_json: bool,
 ) -> int:
     """Send the code and start torchrun on every node.
@@ -159,7 +161,7 @@ def launch(
     refuse_surplus(script_args, "launch")
     overrides += () if keep_warm is None else (f"keep_warm={keep_warm}",)
     overrides += ("debug=true",) if debug else ()
-    inventory, job = _load(settings, job_file, overrides, script_args)
+    inventory, job = _load(settings, job_file, overrides, script_args, code)
     if inventory.slurm is not None:
         options = LaunchOptions(detach, ignore_checks, as_json, wait, settings.command, big, skip=skip)
         return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
@@ -186,13 +188,17 @@ def launch(
 
 
 def _load(
-    settings: Settings, job_file: str | None, overrides: Sequence[str], script_args: Sequence[str]
+    settings: Settings,
+    job_file: str | None,
+    overrides: Sequence[str],
+    script_args: Sequence[str],
+    code: str | None,
 ) -> tuple[Inventory, Job]:
     """Read the inventory and the job, or make a job for a script."""
     if is_script(job_file):
         from clusterctl.cli.actions.init.script import ScriptRun, load_script
 
-        return load_script(settings, ScriptRun(str(job_file), overrides, script_args))
+        return load_script(settings, ScriptRun(str(job_file), overrides, script_args, code))
     job = load_job(job_file, overrides, script_args)
     return load_inventory(settings, on_slurm=True), job
 
@@ -351,7 +357,8 @@ def _plan_export(
     from clusterctl.cli.context.code import read_code, read_job_setup
     from clusterctl.plans.export.shell import Export, choose_export_nodes
 
-    read_code(job, big=True)  # only for its errors: the script copies what is there when it runs
+    # only for its errors: the script copies what is there when it runs, and only the source
+    read_code(job, big=True, only_source=True)
     setup = read_job_setup(job)
     here = Path(output).parent if output is not None else Path(job.file).parent
     folder = os.path.relpath(Path(job.file).parent, here)

@@ -33,8 +33,11 @@ def read_job_setup(job: Job) -> SetupFiles | None:
         return read_setup_files(job.setup, job.env, Path(job.file).parent, state_dir() / "trees", progress)
 
 
-def read_code(job: Job, *, big: bool = False) -> ScanResult:
-    """Walk and hash the job's source directory; the script must be in what is sent. `big` lifts the limits."""
+def read_code(job: Job, *, big: bool = False, only_source: bool = False) -> ScanResult:
+    """Walk and hash the job's source directory; `big` lifts the limits.
+
+    The script is in it, or next to the job file and then sent too, unless `only_source`.
+    """
     from clusterctl.client.sync.scan import scan_source
 
     source = Path(job.file).parent / expand(job.sync.source)
@@ -51,9 +54,13 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     program = job.command[0] if job.command else ""
     if program.startswith("./") and os.path.normpath(program) not in paths:
         raise UsageError("CC-SYNC-010", "program", file=job.file, program=program, root=scan.root)
-    if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
+    if not job.script or Path(job.script).is_absolute() or os.path.normpath(job.script) in paths:
+        return scan
+    beside = Path(job.file).parent / job.script
+    is_beside = "/" not in job.script and beside.is_file() and not (scan.root / job.script).exists()
+    if only_source or not is_beside:
         raise _script_missing(job, scan)
-    return scan
+    return scan.with_file(beside)
 
 
 KEY_FOLDERS = frozenset({".ssh", ".gnupg", ".aws"})  # hold private keys and passwords
@@ -110,7 +117,7 @@ def read_job_code(job: Job, nnodes: int, scan: ScanResult) -> JobCode:
             continue
         source = b""
         with suppress(OSError):  # removed since the scan; sending it reports the error
-            source = (scan.root / path).read_bytes()[:MAX_SCRIPT]
+            source = scan.path_of(path).read_bytes()[:MAX_SCRIPT]
         if path in scripts:
             texts[path] = source.decode("utf-8", "replace")
         known.add(path)

@@ -10,10 +10,11 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
@@ -107,6 +108,7 @@ SAMPLE_SIZE = 1 << 16
 SMALL_FILE = 1 << 16  # bytes; smaller files travel together
 GROUP_SIZE = 1 << 19
 GROUP_FILES = 1000
+NOTHING_ADDED: Mapping[str, Path] = MappingProxyType({})
 GROUPED = -1  # in the place of a part's offset
 
 
@@ -177,9 +179,14 @@ class Contents:
         manifest: Manifest,
         cache_bytes: int = CACHE_BYTES,
         listed: Manifest | None = None,
+        added: Mapping[str, Path] = NOTHING_ADDED,
     ) -> None:
-        """Find what `manifest` names below `root`; nodes know the contents as `listed`, if that is something else."""
+        """Find what `manifest` names below `root`; nodes know the contents as `listed`, if that is something else.
+
+        `added` are files of it that are elsewhere.
+        """
         self._root = root
+        self._added = {name: os.fsencode(path.parent) for name, path in added.items()}
         self._listed = listed or manifest
         self._cache_left = cache_bytes
         self._lock = threading.Lock()
@@ -239,7 +246,7 @@ class Contents:
         whole = entry.size <= PART_SIZE
         stamp = None if whole else self._stamp(entry)
         try:
-            with open_inside(self._root, entry.path) as file:
+            with open_inside(self._folder(entry), entry.path) as file:
                 data = os.pread(file.fileno(), size, start)
                 file_stat = os.fstat(file.fileno())
         except OSError as error:
@@ -251,10 +258,13 @@ class Contents:
             raise changed(entry.path)
         return data
 
+    def _folder(self, entry: TreeEntry) -> bytes:
+        return self._added.get(entry.path, self._root)
+
     def _stamp(self, entry: TreeEntry) -> Stamp:
         """Hash a large file before its first part leaves; the other parts must have the same stamp."""
         if entry.content not in self._stamps:
-            file_stat, sha = hash_stable_file(self._root, entry.path)
+            file_stat, sha = hash_stable_file(self._folder(entry), entry.path)
             if sha != entry.content:
                 raise changed(entry.path)
             self._stamps[entry.content] = stamp_of(file_stat)

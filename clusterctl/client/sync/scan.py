@@ -11,9 +11,9 @@ import os
 import posixpath
 import stat
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -44,13 +44,28 @@ IGNORED = 0  # exit code of `git check-ignore`
 
 @dataclass(frozen=True)
 class ScanResult:
-    """A tree to send, its warnings, and access to its contents; `private`: only the account may read some of it."""
+    """A tree to send, its warnings, and access to its contents; `private`: only the account may read some of it.
+
+    `added` are files at its top that are elsewhere on this machine.
+    """
 
     manifest: Manifest
     warnings: tuple[str, ...]
     root: Path
     contents: Contents = field(repr=False, compare=False)
     private: bool = False
+    added: Mapping[str, Path] = field(default_factory=dict)
+
+    def path_of(self, name: str) -> Path:
+        """Return where a file of the tree is on this machine."""
+        return self.added.get(name, self.root / name)
+
+    def with_file(self, path: Path) -> ScanResult:
+        """Return the tree with one more file at its top."""
+        manifest = make_manifest([*self.manifest.entries, *scan_files(str(path), path.name).manifest.entries])
+        added = {path.name: path.resolve()}
+        contents = Contents(os.fsencode(self.root), manifest, added=added)
+        return replace(self, manifest=manifest, contents=contents, added=added)
 
 
 class ScanProgress(Protocol):

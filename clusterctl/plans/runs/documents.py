@@ -101,9 +101,14 @@ class FailureEntry(TypedDict):
 
 
 class CauseEntry(FailureEntry):
-    """What failed first, what it wrote, what is known of it, and what followed from it."""
+    """What failed first, what it wrote, what is known of it, and what followed from it.
+
+    `file` and `line` are where the exception was raised in the user's own code.
+    """
 
     exception: str
+    file: str | None
+    line: int | None
     code: str | None
     meaning: str
     advice: str

@@ -7,6 +7,7 @@ of a record (`protocol/end_record.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -38,7 +39,7 @@ from clusterctl.protocol.states import FAILED, LOST, STATES, SUCCEEDED, UNKNOWN,
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import quote_word
+from clusterctl.specs.text import as_in_project, quote_word
 from clusterctl.translation import english_of, tr
 
 if TYPE_CHECKING:
@@ -439,9 +440,12 @@ def cause_to_json(cause: Cause, run_id: str) -> CauseEntry:
     """Return a cause as JSON: what failed first, what it wrote, what is known of it, and what followed."""
     code = cause.symptom_match.symptom.code if cause.symptom_match else None
     entry = find_entry(code or "")
+    file, line, *_ = (*cause.failure.own_frame, "", "")
     return {
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
+        "file": as_in_project(file) or None,
+        "line": int(line) if re.fullmatch(r"\d{1,9}", line) else None,
         "code": code,
         "meaning": entry.title,
         "advice": entry.do,

@@ -102,17 +102,21 @@ def _is_module(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """A script of this machine, the arguments and the changes of the job that were typed."""
+    """A script of this machine, the arguments and the changes of the job that were typed.
+
+    `code` is a folder that is sent with it, wherever it is.
+    """
 
     script: str
     overrides: Sequence[str]
     args: Sequence[str]
+    code: str | None = None
 
     @property
     def folder(self) -> Path:
-        """The folder that is sent: this one, else that of the script."""
+        """The folder of the job, which is sent unless another one is given: this one, else that of the script."""
         here, path = Path().absolute(), Path(os.path.normpath(Path(self.script).absolute()))
-        return Path() if path.is_relative_to(here) else path.parent
+        return Path() if self.code is None and path.is_relative_to(here) else path.parent
 
     @property
     def name(self) -> str:
@@ -156,7 +160,9 @@ def _make_job(run: ScriptRun, *, has_gpus: bool) -> Job:
             )
         )
     show_file("job.yaml", text)
-    job = parse_job(text, str(run.folder / tr(COMMAND_LINE)), parse_settings(run.overrides))
+    settings = parse_settings(run.overrides)
+    settings += [] if run.code is None else [("sync.source", os.path.abspath(run.code))]  # noqa: PTH100 - normalized
+    job = parse_job(text, str(run.folder / tr(COMMAND_LINE)), settings)
     return replace(job, args=(*job.args, *run.args))
 
 

@@ -1,0 +1,94 @@
+"""What each rank returned, read from the lines of its log; each line is a node's, which may write anything."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from clusterctl.errors import ClusterctlError
+from clusterctl.protocol.untrusted import MAX_BYTES, MalformedError, parse_json
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.runs import LogLine
+
+MARK = "clusterctl-result: "  # as `on_rank` writes it
+_PIECE = re.compile(r"(json|unwritable|large) (\d{1,4}) (\d{1,4}) (\d{1,6}) (.*)", re.DOTALL)
+MAX_TOTAL = 64 << 20  # characters of the results of all ranks
+MAX_VALUES = 1_000_000  # of the results of all ranks
+
+
+@dataclass
+class _Result:
+    """What one rank has written so far; `fault` is a case of CC-RUN-061."""
+
+    node: str
+    kind: str
+    count: int
+    world: int
+    pieces: list[str] = field(default_factory=list)
+    fault: str = ""
+
+
+@dataclass
+class Results:
+    """Collects the results of the last attempt from log lines."""
+
+    _attempt: int = 0
+    _size: int = 0
+    _results: dict[int, _Result] = field(default_factory=dict)
+
+    def feed(self, entry: LogLine) -> bool:
+        """Return whether a line is a piece of a result, and keep it."""
+        mark, rank = entry.get("line", "").find(MARK), entry["rank"]
+        if mark < 0 or rank is None:
+            return False
+        if entry["attempt"] > self._attempt:
+            self._attempt, self._size, self._results = entry["attempt"], 0, {}
+        self._size += len(entry["line"])
+        if entry["attempt"] == self._attempt and self._size <= MAX_TOTAL:
+            self._add(rank, entry["node"], entry["line"][mark + len(MARK) :])
+        return True
+
+    def _add(self, rank: int, node: str, text: str) -> None:
+        found = _PIECE.fullmatch(text)
+        if found is None:
+            self._results.setdefault(rank, _Result(node, "", 0, 0)).fault = "malformed"
+            return
+        kind, (index, count, world) = found[1], map(int, found.group(2, 3, 4))
+        result = self._results.setdefault(rank, _Result(node, kind, count, world))
+        if result.node != node:
+            result.fault = "twice"
+            result.node = f"{result.node}, {node}"
+        elif (result.kind, result.count, result.world) != (kind, count, world) or index != len(result.pieces):
+            result.fault = "malformed"
+        else:
+            result.pieces.append(found[5])
+
+    def values(self, run: str) -> list[Any]:
+        """Return the results in the order of the ranks; ClusterctlError if one is missing or cannot be read."""
+        if self._size > MAX_TOTAL:
+            raise ClusterctlError("CC-RUN-061", "total", run=run, most=MAX_TOTAL >> 20)
+        world = max((result.world for result in self._results.values()), default=1)
+        missing = next((rank for rank in range(world) if rank not in self._results), None)
+        if missing is not None:
+            raise ClusterctlError("CC-RUN-061", "missing", run=run, rank=missing)
+        return [self._read(run, rank, world) for rank in sorted(self._results)]
+
+    def _read(self, run: str, rank: int, world: int) -> Any:
+        result = self._results[rank]
+        if not result.fault and (
+            len(result.pieces) != result.count or world != result.world or rank >= world
+        ):
+            result.fault = "malformed"
+        value: Any = "the pieces do not belong together"
+        try:
+            if not result.fault:
+                value = parse_json("".join(result.pieces).encode(), MAX_BYTES, MAX_VALUES // world)
+        except MalformedError as error:
+            value, result.fault = error, "malformed"
+        if not result.fault and result.kind == "json":
+            return value
+        case, reason = result.fault or result.kind, str(value)[:1000]
+        place = f"rank {rank} on {result.node}"
+        raise ClusterctlError("CC-RUN-061", case, run=run, place=place, reason=reason, most=MAX_BYTES >> 20)

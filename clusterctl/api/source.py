@@ -1,0 +1,246 @@
+"""A function as the text of a script that calls it: by import where it has a module, else by its source.
+
+Nothing is pickled. The source of a function of a notebook or of the program itself is taken with what it uses from
+there: modules and what is imported from them, other functions and classes, and plain values.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import linecache
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from symtable import SymbolTable, symtable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from clusterctl.api import on_rank
+from clusterctl.errors import UsageError
+
+_LAZY = "from __future__ import annotations\n"  # names that only annotations use are not needed
+LIBRARIES = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class SourceSpan:
+    """Lines of the script that are those of another file, from `first` on."""
+
+    start: int
+    count: int
+    file: str
+    first: int
+
+
+@dataclass(frozen=True)
+class CallScript:
+    """The script, the folder of modules that it needs (None: none of this machine), and whose lines it has."""
+
+    name: str
+    text: str
+    folder: str | None
+    spans: tuple[SourceSpan, ...] = ()
+
+    def locate(self, file: str, line: int) -> tuple[str, int]:
+        """Return which file and line of the user a line of the script is."""
+        for span in self.spans:
+            if file == self.name and span.start <= line < span.start + span.count:
+                return span.file, line - span.start + span.first
+        return file, line
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The text of a function or class, and where it begins."""
+
+    text: str
+    file: str
+    first: int
+
+
+@dataclass
+class _Parts:
+    """What is found for a script: lines of imports and values, sources in the order of need, and folders of modules."""
+
+    lines: dict[str, str] = field(default_factory=dict)  # by name
+    sources: list[_Source] = field(default_factory=list)
+    folders: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+
+
+def plan_script(function: Callable[..., Any], arguments: Sequence[Any], folder: str | None) -> CallScript:
+    """Return the script that calls a function with arguments; `folder` holds its modules, else it is found.
+
+    Raises UsageError for what cannot be imported or written as source, and for arguments that are no JSON.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        arguments_text = json.dumps(list(arguments), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError("CC-USE-099", "arguments", name=name, reason=error) from None
+    parts = _Parts()
+    if (place := _import_path_of(function)) is not None:
+        module, path = place
+        parts.folders |= _folders_of(module)
+        parts.lines[""] = f"import {module} as clusterctl_module"
+        target = f"clusterctl_module.{path}"
+    else:
+        _add_source(parts, name, function)
+        target = name
+    if folder is None and len(parts.folders) > 1:
+        raise UsageError("CC-USE-099", "folders", name=name, folders=", ".join(sorted(parts.folders)))
+    folder = folder or next(iter(parts.folders), None)
+    return _write(name, parts, f"clusterctl_call({target}, {arguments_text!r})", folder)
+
+
+def _write(name: str, parts: _Parts, call: str, folder: str | None) -> CallScript:
+    ours = inspect.getsource(on_rank.clusterctl_call)
+    lines = [_LAZY.rstrip(), *ours.splitlines(), *parts.lines.values()]
+    spans = []
+    for source in parts.sources:
+        own = source.text.splitlines()
+        spans.append(SourceSpan(len(lines) + 1, len(own), source.file, source.first))
+        lines += own
+    lines += ['if __name__ == "__main__":', f"    {call}"]
+    word = "".join(sign if sign.isalnum() and sign.isascii() else "_" for sign in name)
+    return CallScript(f"clusterctl_call_{word}.py", "\n".join(lines) + "\n", folder, tuple(spans))
+
+
+def _import_path_of(value: Any) -> tuple[str, str] | None:
+    """Return module and path by which other processes import it; None where there are none."""
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(path, str) or module == "__main__":
+        return None
+    try:
+        return (module, path) if attrgetter(path)(sys.modules[module]) is value else None
+    except (AttributeError, KeyError):
+        return None
+
+
+def _add_source(parts: _Parts, name: str, value: Any) -> None:
+    """Add the source of a function or class, and what it uses of its module."""
+    inner = inspect.unwrap(value) if callable(value) else value
+    if not isinstance(inner, (FunctionType, type)):
+        raise UsageError("CC-USE-099", "kind", name=name, kind=type(value).__name__)
+    if name == "<lambda>" or getattr(inner, "__closure__", None):
+        raise UsageError("CC-USE-099", "closure", name=name)
+    try:
+        source = _source_of(inner)
+        tree, table = ast.parse(source.text), symtable(_LAZY + source.text, name, "exec")
+    except (OSError, TypeError, SyntaxError) as error:
+        raise UsageError("CC-USE-099", "source", name=name, reason=error) from None
+    parts.seen.add(name)
+    scope = _scope_of(inner)
+    for used in sorted({*_globals_in(table)} - parts.seen):
+        if used in scope and not used.startswith("__"):
+            parts.seen.add(used)
+            _add_name(parts, name, used, scope[used])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            parts.folders |= {folder for alias in node.names for folder in _folders_of(alias.name)}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            parts.folders |= _folders_of(node.module)
+        elif isinstance(node, ast.Attribute):
+            _add_submodule(parts, ast.unparse(node), scope)
+    parts.sources.append(source)
+
+
+def _scope_of(value: FunctionType | type) -> Mapping[str, Any]:
+    """Return the names of the module around a function or class."""
+    if isinstance(value, FunctionType):
+        return value.__globals__
+    methods = [part for part in vars(value).values() if isinstance(part, FunctionType)]
+    scopes = [method.__globals__ for method in methods if method.__globals__.get(value.__name__) is value]
+    return scopes[0] if scopes else vars(sys.modules[value.__module__])
+
+
+def _source_of(value: FunctionType | type) -> _Source:
+    """Return the text of a function or class; a class of a notebook is found by one of its methods."""
+    methods = [part for part in vars(value).values() if isinstance(part, FunctionType)]
+    for file in (
+        {} if isinstance(value, FunctionType) else {method.__code__.co_filename for method in methods}
+    ):
+        lines = linecache.getlines(file)
+        for node in ast.walk(ast.parse("".join(lines))):  # a dataclass has methods of other files too
+            if isinstance(node, ast.ClassDef) and node.name == value.__name__:
+                first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+                return _Source(textwrap.dedent("".join(lines[first - 1 : node.end_lineno])), file, first)
+    lines, first = inspect.getsourcelines(value)
+    return _Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(value) or "", max(first, 1))
+
+
+def _globals_in(table: SymbolTable) -> Iterator[str]:
+    """Yield the names that a text uses of the module around it."""
+    yield from (
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()
+    )
+    for child in table.get_children():
+        yield from _globals_in(child)
+
+
+def _add_name(parts: _Parts, owner: str, name: str, value: Any) -> None:
+    """Add what a name of the module stands for."""
+    if isinstance(value, ModuleType):
+        parts.folders |= _folders_of(value.__name__)
+        parts.lines[name] = f"import {value.__name__} as {name}"
+    elif (place := _import_path_of(value)) is not None:
+        module, path = place
+        parts.folders |= _folders_of(module)
+        first, _, rest = path.partition(".")
+        parts.lines[name] = f"from {module} import {first} as {name}"
+        parts.lines[name] += f"; {name} = {name}.{rest}" if rest else ""
+    elif isinstance(value, (FunctionType, type)):
+        _add_source(parts, name, value)
+        if value.__name__ != name:
+            raise UsageError("CC-USE-099", "name", name=owner, used=name)
+    elif _is_literal(value):
+        parts.lines[name] = f"{name} = {value!r}"
+    else:
+        raise UsageError("CC-USE-099", "name", name=owner, used=name)
+
+
+def _add_submodule(parts: _Parts, path: str, scope: Mapping[str, Any]) -> None:
+    """Import `a.b` where `a` is a module: the program may have imported it elsewhere."""
+    first, _, rest = path.partition(".")
+    module = scope.get(first)
+    if isinstance(module, ModuleType) and f"{module.__name__}.{rest}" in sys.modules:
+        parts.lines[path] = f"import {module.__name__}.{rest}"
+
+
+def _is_literal(value: Any) -> bool:
+    """Return whether a value is plain: its text in Python is the same value."""
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError, RecursionError, TypeError, MemoryError):
+        return False
+
+
+@cache
+def _library_folders() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({Path(sysconfig.get_path(name)).resolve() for name in names})
+
+
+def _folders_of(module: str) -> set[str]:
+    """Return the folder from which a module of this machine is imported; nothing for what is installed or built in."""
+    top = module.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return set()
+    places = [*(spec.submodule_search_locations or ())] if spec else []
+    origin = places[0] if places else spec.origin if spec and spec.has_location else None
+    if origin is None or set(LIBRARIES) & set(Path(origin).parts):
+        return set()
+    folder = Path(origin).resolve().parent
+    if any(folder.is_relative_to(library) for library in _library_folders()):
+        return set()
+    return {str(folder)}

@@ -1,0 +1,167 @@
+"""Which functions can be sent, and what the script of one does: it is run here as on a rank."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.api.results import MARK
+from clusterctl.api.source import CallScript, plan_script
+from clusterctl.errors import UsageError
+
+CELL = """import json as j
+import math, os.path
+from collections import OrderedDict
+
+SCALE = 3
+NAMES = ["a", "b"]
+unused = object()
+
+
+class Model:
+    factor = SCALE
+
+    def apply(self, value: "unused") -> float:
+        return value * self.factor
+
+
+def helper(value):
+    return Model().apply(value) + math.floor(0.5)
+
+
+def train(first, second=len(NAMES)):
+    inner = [helper(one) for one in (first, second)]
+    return {"inner": inner, "json": j.dumps(OrderedDict(a=1)), "base": os.path.basename("/x/y")}
+
+
+def fail(value):
+    raise ValueError(value)
+"""
+
+
+def cell(text: str, name: str = "<cell 7>") -> dict[str, Any]:
+    """Define what a cell of a notebook defines: in __main__, with its source in linecache alone."""
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), scope)
+    return scope
+
+
+def run_script(script: CallScript, place: Path, python: str = sys.executable) -> Any:
+    """Run the script in a folder as a rank does, and return what it wrote as its result."""
+    path = place / script.name
+    path.write_text(script.text, encoding="utf-8")
+    search = {"PYTHONPATH": script.folder} if script.folder else {}
+    env = {**os.environ, "WORLD_SIZE": "1", **search}
+    done = subprocess.run([python, path], env=env, capture_output=True, text=True, check=False, cwd=place)
+    assert done.returncode == 0, done.stderr
+    _, mark, line = done.stdout.partition(MARK)
+    assert mark, done.stdout
+    return json.loads(line.split(" ", 4)[4])
+
+
+def test_a_cell_of_a_notebook_is_sent_with_what_it_uses(tmp_path: Path) -> None:
+    """Modules, functions, classes and plain values of the notebook go along; nothing of this machine is needed."""
+    script = plan_script(cell(CELL)["train"], [2.0], None)
+
+    assert run_script(script, tmp_path) == {"inner": [6.0, 6], "json": '{"a": 1}', "base": "y"}
+    assert (script.folder, script.name) == (None, "clusterctl_call_train.py")
+    assert "unused = " not in script.text
+
+
+def test_lines_of_the_script_are_found_in_the_cell() -> None:
+    """The line of an exception is that of the user's own file."""
+    script = plan_script(cell(CELL)["fail"], ["x"], None)
+    line = script.text.splitlines().index("    raise ValueError(value)") + 1
+
+    assert script.locate(script.name, line) == (
+        "<cell 7>",
+        CELL.splitlines().index("    raise ValueError(value)") + 1,
+    )
+    assert script.locate(script.name, 1) == (script.name, 1)
+    assert script.locate("model.py", line) == ("model.py", line)
+
+
+def test_a_function_of_a_module_is_imported(tmp_path: Path) -> None:
+    """Its folder is sent; of a module that is installed nothing is."""
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "work.py").write_text(
+        "class Work:\n    @staticmethod\n    def double(x): return 2 * x\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        from pack.work import Work  # type: ignore[import-not-found]  # written above
+    finally:
+        sys.path.remove(str(tmp_path))
+    sys.path.append(str(tmp_path))
+    try:
+        script = plan_script(Work.double, [4], None)
+    finally:
+        sys.path.remove(str(tmp_path))
+
+    assert script.folder == str(tmp_path.resolve())
+    assert run_script(script, tmp_path) == 8
+    assert plan_script(platform.python_version, [], None).folder is None
+
+
+def outer() -> Callable[[], int]:
+    """Return a function with a variable of this one."""
+    value = 1
+
+    def inner() -> int:
+        return value
+
+    return inner
+
+
+REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
+    (lambda: 1, [], "a lambda, or a function that uses variables of another function"),
+    (outer(), [], "a lambda, or a function that uses variables of another function"),
+    (partial(outer), [], "a partial has no source"),
+    (outer, [object()], "the arguments cannot be written as JSON"),
+    (outer, [float("nan")], "the arguments cannot be written as JSON"),
+    (
+        cell("lock = object()\ndef f():\n    return lock\n", "<cell 8>")["f"],
+        [],
+        "f uses lock, which is no module",
+    ),
+    (eval("lambda: 2", {"__name__": "__main__"}), [], "a lambda"),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "text"), REFUSED)
+def test_what_cannot_be_sent_is_refused_here(
+    function: Callable[..., Any], arguments: list[Any], text: str
+) -> None:
+    """Before any node is asked."""
+    with pytest.raises(UsageError) as raised:
+        plan_script(function, arguments, None)
+    assert (raised.value.code, text in raised.value.message) == ("CC-USE-099", True), raised.value.message
+
+
+def test_modules_of_several_folders_need_a_choice(tmp_path: Path) -> None:
+    """One folder is sent: which, the caller says."""
+    for folder, module in (("one", "first_part"), ("two", "second_part")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{module}.py").write_text("X = 1\n")
+        sys.path.append(str(tmp_path / folder))
+    try:
+        function = cell("def f():\n    import first_part, second_part\n", "<cell 9>")["f"]
+        with pytest.raises(UsageError) as raised:
+            plan_script(function, [], None)
+        chosen = plan_script(function, [], "/somewhere")
+    finally:
+        del sys.path[-2:]
+
+    assert str(tmp_path / "one") in raised.value.message and str(tmp_path / "two") in raised.value.message
+    assert chosen.folder == "/somewhere"
