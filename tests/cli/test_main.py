@@ -530,6 +530,18 @@ def test_the_code_is_looked_at_before_any_node(folder: Path) -> None:
         assert (done.returncode, "CC-SYNC-010" in done.stderr) == (2, True)
 
 
+def test_a_script_next_to_the_job_file_is_sent_too(folder: Path) -> None:
+    """Also where the source is another directory; a script of `export`, which copies that alone, cannot have it."""
+    (folder / "src").mkdir()
+    (folder / "src/model.py").touch()
+
+    sent = run(folder, "launch", "job.yaml", "--dry-run", "--set", "sync.source=src")
+    exported = run(folder, "export", "bash", "job.yaml", "--set", "sync.source=src")
+
+    assert "# code: 2 files" in sent.stdout
+    assert (exported.returncode, "CC-SYNC-010" in exported.stderr) == (2, True)
+
+
 def test_code_that_is_too_large_wants_a_word(folder: Path) -> None:
     """What is so large is named, and `--big` lifts the limit."""
     (folder / "data").mkdir()
