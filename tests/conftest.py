@@ -24,6 +24,7 @@ HOME = pytest.StashKey[Path]()
 # What takes longest, by its processor time and its waiting together, begun first.
 LONGEST = (
     "test_tutorials_lab",
+    "test_tutorials_addresses",
     "test_attacks",
     "test_alone_lab",
     "test_slurm_lab",

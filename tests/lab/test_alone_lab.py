@@ -41,7 +41,7 @@ def work(rank, folder):
     dist.barrier()
     END
 if __name__ == "__main__":
-    mp.spawn(work, (tempfile.mkdtemp(),), nprocs=2)
+    mp.start_processes(work, (tempfile.mkdtemp(),), nprocs=2, start_method="START")
 """
 PLACE = ["${node_rank}", "${master_addr}", "${master_port}"]
 FORK: dict[str, Any] = {"start": "fork"}
@@ -55,9 +55,9 @@ def launch(lab: Lab, folder: Path, source: str, job: dict[str, Any]) -> Result:
 
 
 CASES = [
-    pytest.param(ALONE, FORK, 1, "2 ranks ran alone: ", marks=VARIANT, id="alone-forked"),
-    pytest.param(ALONE, {**FORK, "alone": "ok"}, 0, "", id="alone-ok"),
-    pytest.param(TRAINS + JOINS, FORK, 0, "", id="together"),
+    pytest.param(ALONE, {}, 1, "2 ranks ran alone: ", marks=VARIANT, id="alone-exec"),
+    pytest.param(ALONE, {**FORK, "alone": "ok"}, 0, "", marks=VARIANT, id="alone-ok"),
+    pytest.param(TRAINS + JOINS, FORK, 0, "", marks=VARIANT, id="together"),
     pytest.param(TRAINS + LEAVES, FORK, 0, "", marks=VARIANT, id="left"),
     pytest.param(
         TRAINS + PAIRS,
@@ -69,7 +69,8 @@ CASES = [
     ),
     pytest.param(ALONE, PYTHON, 1, "2 ranks ran alone: ", marks=VARIANT, id="alone-python"),
     pytest.param(
-        TRAINS + BY_NODE.replace("END", "pass"),
+        # forked, so that torch is imported once on a node
+        TRAINS + BY_NODE.replace("END", "pass").replace("START", "fork"),
         PYTHON,
         1,
         "the 4 ranks formed process groups of 2, 4 were planned",
@@ -97,7 +98,7 @@ def test_how_a_run_ends_by_its_groups(
 
 def test_every_verb_says_the_same(cluster: Lab, tmp_path: Path) -> None:
     """launch, attach, status and ps; with the remedy, and the node's own words in its row."""
-    done = launch(cluster, tmp_path, ALONE, {})
+    done = launch(cluster, tmp_path, ALONE, FORK)
     run = run_id(done.err)
     with ThreadPoolExecutor() as pool:
         verbs = [("attach", run), ("status", run), ("status", run, "--json"), ("ps", "--json")]
@@ -119,7 +120,7 @@ def test_groups_that_were_destroyed_are_a_warning_where_nothing_distinguishes_th
     cluster: Lab, tmp_path: Path
 ) -> None:
     """The check suspects it before the start; the result repeats it, in every verb, and is a success."""
-    left = TRAINS + BY_NODE.replace("END", "dist.destroy_process_group()")
+    left = TRAINS + BY_NODE.replace("END", "dist.destroy_process_group()").replace("START", "spawn")
     done = launch(cluster, tmp_path, left, PYTHON)
     run = run_id(done.err)
     with ThreadPoolExecutor() as pool:

@@ -27,7 +27,7 @@ COLUMNS, LINES = 80, 24
 
 def test_a_failure_fits_on_one_screen(cluster: Lab, tmp_path: Path) -> None:
     """One traceback, with the paths of the project; the command for the rest shows it, and the duration is one."""
-    job = make_project(tmp_path, FAILING, nodes=3)
+    job = make_project(tmp_path, FAILING, nodes=3, start="fork")
     words = [*COMMAND, "launch", str(job)]
     code, seen = act_on(words, environment(cluster, TERM="xterm", COLUMNS=str(COLUMNS), NO_COLOR="1"), [])
     left = [line for line in what_remains(seen) if line.strip()]

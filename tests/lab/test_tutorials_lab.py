@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
-import pytest
 from conftest import Bed
-from driving import Result, cctl, leftovers
+from driving import cctl
 from ruamel.yaml import YAML
-from variants import VARIANT
+from tutorials import begin, change_job, checked, launch, paste_into_job
 
-# What all of them train: ranks prove that they are of one group by the sum of their ranks.
+# What a tutorial trains; elsewhere it is enough that the ranks meet.
 TRAIN = """
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -72,86 +70,10 @@ if __name__ == "__main__":
     mp.spawn(demo, args=(2,), nprocs=2, join=True)
 """
 
-BY_ADDRESS = """
-import argparse, torch.distributed as dist
-from files import open_file
-from shared import train
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--tcp", default="tcp://192.168.10.235:23456")
-parser.add_argument("--rank", type=int, default=0)
-args = parser.parse_args()
-with open_file(__file__) as source:
-    source.read()
-dist.init_process_group(init_method=args.tcp, backend="gloo", rank=args.rank, world_size=2)
-train(args.rank)
-"""
-
-OLD_FILES = """
-import gzip
-import torch
-
-def open_file(path):
-    if not isinstance(path, torch._six.string_classes):
-        return path
-    return gzip.open(path) if path.endswith(".gz") else open(path, "rb")
-"""
-
-DEVICE_COUNT = """
-import os
-import torch, torch.distributed as dist
-from shared import train
-
-rank = int(os.environ["RANK"])
-local_rank = rank % torch.cuda.device_count()
-dist.init_process_group("gloo")
-train(rank)
-"""
-
-
-def begin(lab: Bed, folder: Path, script: str) -> None:
-    """Lay down a script and have `init` write the job for two nodes."""
-    (folder / "shared.py").write_text(TRAIN)
-    (folder / "train.py").write_text(script)
-    words = ["--ssh-config", str(lab.ssh_config), "--python", lab.plan.python, "--script", "train.py"]
-    made = cctl(None, "init", "gpu[01-02]", "--name", "tutorial", *words, cwd=folder)
-    assert made.code == 0, made.err
-
-
-def launch(lab: Bed, folder: Path) -> Result:
-    """Launch the job that `init` has written, or that was changed since; forked where possible: it is faster."""
-    job = YAML(typ="safe").load((folder / "job.yaml").read_text())
-    fork = ("--set", "start=fork") if job.get("launcher", "torchrun") == "torchrun" else ()
-    result = cctl(None, "launch", "job.yaml", "--set", "grace=2s", *fork, cwd=folder)
-    assert leftovers(lab) == {}
-    return result
-
-
-def checked(folder: Path) -> dict[str, str]:
-    """Check the job: the fix of each finding about its code."""
-    answer = cctl(None, "check", "job.yaml", "--json", cwd=folder)
-    assert answer.code == 0, answer.err
-    found = {one["code"]: one["fix"] for one in json.loads(answer.out)["findings"]}
-    return {code: fix for code, fix in found.items() if code.startswith(("CC-CODE", "CC-RUN"))}
-
-
-def change_job(folder: Path, **keys: object) -> None:
-    """Write keys into the job; None removes one."""
-    job = YAML(typ="safe").load((folder / "job.yaml").read_text())
-    job = {key: value for key, value in {**job, **keys}.items() if value is not None}
-    (folder / "job.yaml").write_text(json.dumps(job))
-
-
-def paste_into_job(folder: Path, fix: str) -> None:
-    """Take the lines of a fix for the job as they stand on the screen."""
-    lines = fix.replace("in the job: ", "").replace("and: ", "")
-    change_job(folder, **YAML(typ="safe").load(lines))
-
 
 def test_a_script_with_local_rank(cluster: Bed, tmp_path: Path) -> None:
     """`init` passes the argument; a job that does not gets the line from `check`, and the cause of its failure."""
-    begin(cluster, tmp_path, LOCAL_RANK)
+    begin(cluster, tmp_path, LOCAL_RANK, TRAIN)
     job = YAML(typ="safe").load((tmp_path / "job.yaml").read_text())
     assert job["args"] == ["--local_rank=${local_rank}"]
 
@@ -205,67 +127,3 @@ def test_spawn_in_a_job_of_torchrun(cluster: Bed, tmp_path: Path) -> None:
     assert fixes.keys() == {"CC-CODE-002"}
     paste_into_job(tmp_path, fixes["CC-CODE-002"].partition("\n")[0])
     assert checked(tmp_path).keys() == {"CC-RUN-050"}
-
-
-def test_a_script_that_is_started_by_hand_with_an_address(cluster: Bed, tmp_path: Path) -> None:
-    """`init` gives it address and rank; the names that torch has lost are found in the file that it imports."""
-    (tmp_path / "files.py").write_text(OLD_FILES)
-    begin(cluster, tmp_path, BY_ADDRESS)
-    fixes = checked(tmp_path)
-    assert fixes.keys() == {"CC-CODE-005"}
-    old, new = re.findall(r"write (\w+) for ([\w.]+)", fixes["CC-CODE-005"])[0][::-1]
-    (tmp_path / "files.py").write_text(OLD_FILES.replace(old, new))
-    trained = launch(cluster, tmp_path)
-    assert (trained.code, "ranks add up to 3" in trained.out) == (0, True), trained.err
-
-
-def test_an_address_of_another_cluster_or_without_a_scheme(cluster: Bed, tmp_path: Path) -> None:
-    """What the job lacks is a warning before the start, with the line for it."""
-    begin(cluster, tmp_path, BY_ADDRESS.replace("from files import open_file", "open_file = open"))
-    change_job(tmp_path, args=None, launcher=None)
-    fixes = checked(tmp_path)
-    assert fixes.keys() == {"CC-CODE-003", "CC-CODE-006"}
-    paste_into_job(tmp_path, fixes["CC-CODE-006"])
-    change_job(tmp_path, args=["--tcp", "${master_addr}:${master_port}", "--rank", "${node_rank}"])
-    fixes, failed = checked(tmp_path), launch(cluster, tmp_path)
-    assert fixes.keys() == {"CC-CODE-004"}
-    assert (failed.code, "CC-JOB-071" in failed.err) == (1, True)
-    paste_into_job(tmp_path, fixes["CC-CODE-004"])
-    assert launch(cluster, tmp_path).code == 0
-
-
-def test_a_division_by_the_number_of_gpus_on_nodes_without(rented: Bed, tmp_path: Path) -> None:
-    """Two NICs with other names on each node; the line that the advice shows takes the place of the division."""
-    begin(rented, tmp_path, DEVICE_COUNT)
-    failed = launch(rented, tmp_path)
-
-    assert (failed.code, "CC-JOB-074" in failed.err) == (1, True), failed.err
-    (line,) = re.findall(r"`(local_rank = .*?)`", " ".join(failed.err.split()))
-    (tmp_path / "train.py").write_text(
-        DEVICE_COUNT.replace("local_rank = rank % torch.cuda.device_count()", line)
-    )
-    assert "ranks add up to 3" in launch(rented, tmp_path).out
-
-
-@pytest.mark.parametrize(
-    ("script", "code"),
-    [
-        pytest.param(
-            'import torch.distributed as d; d.init_process_group("nccl")', "CC-JOB-069", marks=VARIANT
-        ),
-        pytest.param("import torch; torch._six.inf", "CC-JOB-063", marks=VARIANT),
-        pytest.param("from torch._six import inf", "CC-JOB-063", marks=VARIANT),
-        (
-            'import torch, torch.distributed as d; d.init_process_group("gloo")\n'
-            "net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))\n"
-            "net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)\n"
-            "torch.nn.parallel.DistributedDataParallel(net)",
-            "CC-JOB-072",
-        ),
-    ],
-)
-def test_other_errors_of_such_scripts_are_known(cluster: Bed, tmp_path: Path, script: str, code: str) -> None:
-    """As this torch words them."""
-    begin(cluster, tmp_path, script)
-    failed = launch(cluster, tmp_path)
-    assert (failed.code, code in failed.err) == (1, True), failed.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean, median
+from statistics import fmean, median
 from typing import Literal
 
 from clusterctl.plans.report.axes import (
@@ -86,7 +86,8 @@ def _points(history: History, values: Values, factor: float = 1.0) -> tuple[Poin
         return tuple(points)
     parts = [points[number : number + width] for number in range(0, len(points), width)]
     return tuple(
-        (part[0][0], mean(known) if (known := pick([value for _, value in part])) else None) for part in parts
+        (part[0][0], fmean(known) if (known := pick([value for _, value in part])) else None)
+        for part in parts
     )
 
 
@@ -138,7 +139,7 @@ def _fold(plot: Plot, what: str) -> Plot:
     """Show many lines as their mean in the range of all."""
     if len(plot.lines) <= MAX_LINES:
         return plot
-    band, middle = _spread([line.points for line in plot.lines], mean)
+    band, middle = _spread([line.points for line in plot.lines], fmean)
     label = tr("mean of {n} {what}", n=len(plot.lines), what=what)
     line = Line(label, middle)
     return Plot(
@@ -265,7 +266,7 @@ def compare_nodes(
     }
     plots = [_node_plot(name, lines[name], quantity) for name in shown if lines[name]]
     if len(shown) < len(records):
-        middles = [_spread(own, mean)[1] if len(own) > 1 else own[0] for own in lines.values() if own]
+        middles = [_spread(own, fmean)[1] if len(own) > 1 else own[0] for own in lines.values() if own]
         band, middle = _spread(middles, median)
         label = trn("median of {n} node", "median of {n} nodes", len(middles))
         title = trn("{n} node", "all {n} nodes", len(records))
@@ -281,7 +282,7 @@ def compare_nodes(
 def _node_plot(name: str, lines: Sequence[tuple[Point, ...]], quantity: Quantity) -> Plot:
     if len(lines) == 1:
         return Plot(name, (Line(quantity.label, lines[0]),), quantity.format)
-    band, middle = _spread(lines, mean)
+    band, middle = _spread(lines, fmean)
     return Plot(
         name, (Line(quantity.label, middle),), quantity.format, None, Band(tr("lowest to highest"), band)
     )
@@ -358,7 +359,7 @@ def align(points: Iterable[Point], begin: float, end: float, buckets: int = BUCK
     known = ((time, value) for time, value in points if value is not None and begin <= time <= end)
     parts = group_values((int((time - begin) / width), value) for time, value in known)
     return tuple(
-        (begin + (number + 0.5) * width, mean(parts[number]) if number in parts else None)
+        (begin + (number + 0.5) * width, fmean(parts[number]) if number in parts else None)
         for number in range(buckets)
     )
 
@@ -443,7 +444,7 @@ def _busy(records: Mapping[str, NodeRecord]) -> dict[str, float]:
         lines = _gpu_lines("busy")(record) or _node_line("cpu", 100.0)(record)
         known = pick([value for points in lines for _, value in points])
         if known:
-            busy[name] = mean(known)
+            busy[name] = fmean(known)
     return busy
 
 
