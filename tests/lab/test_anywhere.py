@@ -38,7 +38,7 @@ count, end = 0, None
 while end is None or count < end:
     print("line", count, flush=True)
     count += 1
-    time.sleep(0.01)
+    time.sleep(0.04)
     if end is None and os.path.exists("/tmp/enough"):
         end = count + 50
     if os.path.exists("/tmp/fail"):

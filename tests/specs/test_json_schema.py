@@ -19,7 +19,6 @@ from clusterctl.specs.json_schema import render_schemas
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "clusterctl" / "specs" / "schemas"
-WRITE = "python -m clusterctl.specs.json_schema"
 
 
 def schema_of(kind: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What agents recorded and reported when each of these runs was first recorded is what they record and report today.
 
-A run whose file in `recorded_runs` was removed is recorded anew.
+A run whose file in `recorded_runs` was removed is recorded anew. One of each kind; other ends are in test_kill.py,
+test_time_limit.py, test_guarded.py, tests/node/test_setup_stages.py and tests/node/gang.
 """
 
 from __future__ import annotations
@@ -36,16 +37,6 @@ exec(open(place).read())
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen(place + '.heard', 'w')\ntime.sleep(600)"
-
-
-def shell(text: str) -> dict[str, Any]:
-    """A step of `before` or `after`."""
-    return {"programs": ["sh"], "arguments": ["-e", "-c", text], "shown": text}
-
-
-def hook(text: str, limit: float = 3600.0) -> dict[str, Any]:
-    """The commands of `before` or `after`."""
-    return {"steps": [shell(text)], "time_limit": limit}
 
 
 class Alone:
@@ -90,11 +81,6 @@ class Alone:
         aside.write_text(code)
         aside.rename(self.run.root / "order")
 
-    def be_stubborn(self) -> None:
-        """Let the rank ignore SIGTERM, and wait until it does."""
-        self.tell(STUBBORN)
-        wait_until((self.run.root / "order.heard").exists, "the rank has heard")
-
     def ended(self) -> dict[str, list[str]]:
         """Wait for the end; returns the trace."""
         wait_until(lambda: not self.run.is_alive(), "nothing left")
@@ -112,12 +98,13 @@ def rank_ends_with(make: Make, code: str, **changes: Any) -> Trace:
     return alone.ended()
 
 
-def victim_is_killed(make: Make, victim: str) -> Trace:
-    """SIGKILL to a part of a run whose rank ignores SIGTERM."""
+def guardian_is_killed(make: Make) -> Trace:
+    """SIGKILL to the guardian of a rank that ignores SIGTERM."""
     alone = Alone(make)
     run = alone.settle()
-    alone.be_stubborn()
-    os.kill(run.pid(victim), signal.SIGKILL)
+    alone.tell(STUBBORN)
+    wait_until((run.root / "order.heard").exists, "the rank has heard")
+    os.kill(run.pid("guardian"), signal.SIGKILL)
     return alone.ended()
 
 
@@ -135,64 +122,10 @@ def gate_fails(make: Make) -> Trace:
     return alone.ended()
 
 
-def before_fails(make: Make) -> Trace:
-    """Nothing starts, and `after` cleans up."""
-    alone = Alone(make, before=hook("echo no mount; false"), after=hook("true"))
-    alone.begin("setup_failed")
-    return alone.ended()
-
-
-def hooks_run(make: Make, after: str, limit: float = 3600.0) -> Trace:
-    """`before` and `after` around a run that ends well."""
-    alone = Alone(make, before=hook("true"), after=hook(after, limit))
-    alone.settle()
-    alone.tell("pass")
-    return alone.ended()
-
-
-def after_is_cut(make: Make) -> Trace:
-    """A second stop does not wait for `after`."""
-    alone = Alone(make, after=hook("sleep 1000"))
-    run = alone.settle()
-    alone.tell("pass")
-    wait_until(lambda: "after" in [event["event"] for event in run.events()], "after")
-    for count in (1, 2):
-        os.kill(run.pid("agent"), signal.SIGTERM)
-        if count == 1:
-            wait_until(lambda: "stopping" in [event["event"] for event in run.events()], "the first stop")
-    return alone.ended()
-
-
-def stopped(make: Make, times: int = 1, *, stubborn: bool = False, grace: float = 5.0) -> Trace:
-    """SIGTERM to the guardian while it runs, as `stop` does, so many times."""
-    alone = Alone(make, grace=grace)
-    run = alone.settle()
-    if stubborn:
-        alone.be_stubborn()
-    for count in range(1, times + 1):
-        if count == 2:
-            (run.rundir / "stop.json").write_text(json.dumps({"reason": "at once", "grace": 0.1}))
-        os.kill(run.pid("guardian"), signal.SIGTERM)
-        wait_until(
-            lambda count=count: len([e for e in run.events() if e["event"] == "stopping"]) == count,
-            "stopping",
-        )
-    return alone.ended()
-
-
-def ended_before_go(make: Make, how: str) -> Trace:
-    """Somebody ends it while the gate waits."""
+def stopped(make: Make) -> Trace:
+    """SIGTERM to the guardian while it runs, as `stop` does."""
     alone = Alone(make)
-    run = alone.begin()
-    assert run.session is not None
-    if how == "cancel":
-        alone.send("cancel", reason="cancelled by alice")
-    elif how == "hang up":
-        run.session.hang_up()
-    elif how == "stop":
-        os.kill(run.pid("guardian"), signal.SIGTERM)
-    else:
-        os.kill(run.pid(how), signal.SIGKILL)
+    os.kill(alone.settle().pid("guardian"), signal.SIGTERM)
     return alone.ended()
 
 
@@ -210,42 +143,11 @@ def port_is_taken(make: Make) -> Trace:
         return alone.ended()
 
 
-def port_is_never_free(make: Make) -> Trace:
-    """Every port is taken."""
-    alone = Alone(make, "import sys\ndef main(argv): sys.exit('DistNetworkError: name: EADDRINUSE')\n")
-    alone.begin()
-    alone.give_go()
-    return alone.ended()
-
-
-def program(make: Make) -> Trace:
-    """No module of torch: a program, whose port is let go."""
-    alone = Alone(make, module=None, world_size=None)
-    alone.run.spec["argv"] = ["{}".format("true")]
-    alone.begin()
-    alone.give_go()
-    return alone.ended()
-
-
-def time_is_up(make: Make, code: str = "time.sleep(600)") -> Trace:
-    """The job's time limit."""
-    alone = Alone(make, time_limit=0.3, grace=0.3)
-    alone.tell(code)
-    alone.begin()
-    alone.give_go()
-    return alone.ended()
-
-
-def own_error(make: Make, when: str) -> Trace:
+def own_error_before_go(make: Make) -> Trace:
     """An error of the agent's own."""
-    alone = Alone(make, **({"grace": "soon"} if when == "running" else {}))
-    if when == "running":
-        run = alone.settle()
-        alone.be_stubborn()
-        os.kill(run.pid("guardian"), signal.SIGTERM)
-    else:
-        alone.begin()
-        alone.send("go", master_port={})
+    alone = Alone(make)
+    alone.begin()
+    alone.send("go", master_port={})
     return alone.ended()
 
 
@@ -268,23 +170,6 @@ def traces_of(gang: GangRun) -> Trace:
     """Read the traces of all nodes once nothing is left."""
     wait_until(lambda: not any(one.is_alive() for one in gang.nodes), "nothing left anywhere")
     return {one.spec["node"]: read_trace(one) for one in gang.nodes}
-
-
-def make_gang(make: Make, count: int = 2) -> GangRun:
-    """Two nodes."""
-    gang = GangRun(lambda script, **changes: make(script, was_here=False, **changes), count)
-    for one in gang.nodes:
-        traced(one)
-    return gang
-
-
-def gang_ends(make: Make, code: str, who: int = 1) -> Trace:
-    """A rank of a gang of two does something, the other waits, or ends well, too."""
-    gang = make_gang(make).prepare().join().go()
-    if code == "pass":
-        gang.tell(1 - who, code)
-    gang.tell(who, code)
-    return traces_of(gang)
 
 
 def restarting(make: Make, spares: int = 0, **changes: Any) -> RestartGang:
@@ -315,47 +200,19 @@ def spare_is_called(make: Make) -> Trace:
     return {name: lines for name, lines in traces_of(gang).items() if name != "gpu02"}
 
 
-def guardian_of_a_restart(make: Make) -> Trace:
-    """The node without a guardian ends its part, and a spare goes on."""
-    gang = restarting(make, spares=1, restart={"on": ["agent_killed"]}).begin()
-    os.kill(gang.nodes[1].pid("guardian"), signal.SIGKILL)
-    gang.settled(2, [0, 2])
-    gang.finish(2)
-    return traces_of(gang)
-
-
 COMMON: dict[str, Callable[[Make], Trace]] = {
     "ends well": lambda make: rank_ends_with(make, "pass"),
     "started again": started_again,
     "rank fails": lambda make: rank_ends_with(make, "sys.stderr.write('bad loss\\n'); sys.exit(3)"),
-    "torchrun killed": lambda make: victim_is_killed(make, "torchrun"),
-    "guardian killed": lambda make: victim_is_killed(make, "guardian"),
+    "guardian killed": guardian_is_killed,
     "gate fails": gate_fails,
-    "before fails": before_fails,
-    "hooks run": lambda make: hooks_run(make, "true"),
-    "stopped": stopped,
-    "cancelled before go": lambda make: ended_before_go(make, "cancel"),
-    "port taken": port_is_taken,
-    "time is up": time_is_up,
-    "own error while running": lambda make: own_error(make, "running"),
-    "rank of a gang fails": lambda make: gang_ends(make, "sys.exit(3)"),
-    "spare called": spare_is_called,
     "gate killed": gate_is_killed,
-    "client left": lambda make: ended_before_go(make, "hang up"),
-    "port never free": port_is_never_free,
-    "own error before go": lambda make: own_error(make, "before go"),
+    "stopped": stopped,
+    "port taken": port_is_taken,
+    "spare called": spare_is_called,
+    "own error before go": own_error_before_go,
 }
-VARIANTS: dict[str, Callable[[Make], Trace]] = {
-    "after fails": lambda make: hooks_run(make, "echo no room; false"),
-    "after takes too long": lambda make: hooks_run(make, "sleep 1000", 0.4),
-    "after cut": after_is_cut,
-    "stopped, and ignored": lambda make: stopped(make, stubborn=True, grace=0.3),
-    "stopped twice": lambda make: stopped(make, 2, stubborn=True, grace=600.0),
-    "time is up, and ignored": lambda make: time_is_up(make, STUBBORN),
-    "cannot be ended": cannot_be_ended,
-    "guardian of a restart": guardian_of_a_restart,
-}
-SCENARIOS = {**COMMON, **VARIANTS}
+SCENARIOS = {**COMMON, "cannot be ended": cannot_be_ended}
 
 # What comes at a time of its own: torchrun listens, its workers start, the nodes of a gang meet.
 ANY_TIME = re.compile(
@@ -369,18 +226,14 @@ AT_ONCE = re.compile(
     ANY_TIME.pattern
     + r'|journal (rank|torchrun)_exited|state {"ranks": |state {"torchrun": {"exit": null,.*"signal": 9'
 )
-KILLED_AT_ONCE = {
-    *("guardian killed", "own error while running", "guardian of a restart"),
-    *("stopped, and ignored", "stopped twice", "time is up, and ignored"),
-}
 
 
 @pytest.mark.parametrize("name", first(len(COMMON), SCENARIOS))
 def test_a_run_records_what_it_did(node: Make, name: str) -> None:
     """Journal, state file and events to the client, in their order; what is concurrent, as a set."""
-    any_time = AT_ONCE if name in KILLED_AT_ONCE else ANY_TIME
+    any_time = AT_ONCE if name == "guardian killed" else ANY_TIME
     seen = {who: list(split(trace, any_time)) for who, trace in SCENARIOS[name](node).items()}
-    if name in KILLED_AT_ONCE:
+    if name == "guardian killed":
         seen = json.loads(re.sub(r'\\"failures\\": \[.*?\}\]\}\]\}"', '"', json.dumps(seen)))
     file = file_of(name)
     if not file.exists():  # recorded anew after `rm`
