@@ -63,7 +63,7 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[Stranger]:
 @pytest.mark.parametrize(("stranger", "codes"), VISITS, indirect=["stranger"])
 def test_a_visit_ends(stranger: Stranger, codes: tuple[str, ...], tmp_path: Path) -> None:
     """Memory and time are bounded, the node is named, and the exit code reports that it could not be used."""
-    own = paramiko.RSAKey.generate(2048)
+    own = paramiko.ECDSAKey.generate()
     own.write_private_key_file(str(tmp_path / "key"))
     host = f"[127.0.0.1]:{stranger.port} {stranger.key.get_name()} {stranger.key.get_base64()}\n"
     (tmp_path / "known_hosts").write_text(host, encoding="ascii")
