@@ -102,7 +102,7 @@ LAUNCH_PLACES = (
 
 
 # Verbs that wait where another one waits: of `ps`, `logs -f`, `cp` and `init`; and second places of a verb.
-ALIKE = {"status-31", "logs-46", "diagnose-36", "clean-40", "report-41", "pull-28", "discover-28"}
+ALIKE = {"status-26", "logs-46", "diagnose-36", "clean-40", "report-41", "pull-28", "discover-28"}
 ALIKE |= {"attach-110", "check-61"}
 
 
