@@ -65,7 +65,7 @@ def run_check(settings: Settings, options: CheckOptions) -> int:
         if options.deep and result.exit_code == 0:
             from clusterctl.cli.actions.deep_check import run_deep_check
 
-            result = run_deep_check(cluster, nodes, job, result)
+            result = run_deep_check(cluster, nodes, job, result, settings.command)
     _report(settings, options, nodes, result)
     if result.exit_code == 0 and not options.as_json:
         _hint_launch(settings, options, job)

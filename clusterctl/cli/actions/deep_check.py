@@ -45,6 +45,7 @@ from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_paths import WorkdirPaths, part_name
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
+from clusterctl.specs.text import begin_commands
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -54,9 +55,12 @@ MAX_LINES = 2000  # of the leader's; a search has some dozens
 
 
 def run_deep_check(
-    cluster: Cluster, nodes: Sequence[Node], job: Job | None, preflight: Preflight
+    cluster: Cluster, nodes: Sequence[Node], job: Job | None, preflight: Preflight, command: str
 ) -> Preflight:
-    """Run the deep check on nodes without errors; adds its findings. Leaves nothing on the nodes."""
+    """Run the deep check on nodes without errors; adds its findings. Leaves nothing on the nodes.
+
+    `command` is how the commands in its notices begin.
+    """
     backend = choose_backend(job, list(preflight.facts.values()))
     deep = DeepCheckResult(backend, tuple(node.name for node in nodes), 0)
     pending = tuple(name for name, facts in preflight.facts.items() if facts.setup.pending)
@@ -66,7 +70,7 @@ def run_deep_check(
         return with_deep_result(nodes, job, preflight, deep)
     with pack_modules() as folder:
         deep_job = plan_deep_job(job, backend, str(folder))
-        check = DeepCheckRun(cluster, nodes, deep_job, preflight)
+        check = DeepCheckRun(cluster, nodes, deep_job, preflight, command)
         try:
             deep = check.run(deep, scan_source(folder))
         except ClusterctlError as error:
@@ -101,8 +105,11 @@ def pack_modules() -> Iterator[Path]:
 class DeepCheckRun:
     """One deep check: holds what its steps share."""
 
-    def __init__(self, cluster: Cluster, nodes: Sequence[Node], job: Job, preflight: Preflight) -> None:
+    def __init__(
+        self, cluster: Cluster, nodes: Sequence[Node], job: Job, preflight: Preflight, command: str
+    ) -> None:
         self._cluster, self._nodes, self._job, self._preflight = cluster, nodes, job, preflight
+        self._command = command
         self._interpreters = {node.name: interpreter(node, job) for node in nodes}
         self._phases = Phases([node.name for node in nodes])
         self._phases.set_steps(cluster.steps)
@@ -121,7 +128,7 @@ class DeepCheckRun:
         try:
             self._start(plan, scan)
             options = MonitorOptions(plan.run_id, self._nodes, self._interpreters, self._preflight.offsets)
-            lines, problem = follow_rounds(self._cluster, options, self._phases)
+            lines, problem = follow_rounds(self._cluster, options, self._command, self._phases)
         except BaseException:
             self._stop(plan.run_id)
             raise
@@ -156,7 +163,7 @@ class DeepCheckRun:
 
 
 def follow_rounds(
-    cluster: Cluster, options: MonitorOptions, phases: Phases | None = None
+    cluster: Cluster, options: MonitorOptions, command: str, phases: Phases | None = None
 ) -> tuple[list[str], str]:
     """Listen until the job has ended; gives the leader's lines, and what went wrong."""
     lines: list[str] = []
@@ -168,7 +175,10 @@ def follow_rounds(
             if phases is not None:
                 phases.set_activity(trn("{n} round measured", "{n} rounds measured", len(lines)))
 
-    verdict = RunMonitor(cluster, options, show=keep, notice=notice).watch()
+    monitor = RunMonitor(
+        cluster, options, show=keep, notice=lambda line: notice(begin_commands(line, command))
+    )
+    verdict = monitor.watch()
     cause = verdict.cause
     if cause is None:
         ended = tr("the test job ended as {state}", state=verdict.state)

@@ -111,7 +111,7 @@ class SlurmCheck:
             members = self._gather(reports, nodes.total, deep=deep)
             checked, result = self._judge(members, check, skipped, began)
             if deep and result.exit_code == 0:
-                result = run_deep_check(login, run_id, backend, (checked, self._job, result))
+                result = run_deep_check(login, run_id, backend, (checked, self._job, result), self._program)
         return checked, result
 
     def _judge(
@@ -181,8 +181,12 @@ def run_deep_check(
     run_id: RunId,
     backend: str,
     checked: tuple[Sequence[Node], Job | None, Preflight],
+    command: str,
 ) -> Preflight:
-    """Follow the test job, which starts when the nodes have passed the check; adds what it finds."""
+    """Follow the test job, which starts when the nodes have passed the check; adds what it finds.
+
+    `command` is how the commands in its notices begin.
+    """
     nodes, job, preflight = checked
     deep = DeepCheckResult(backend, tuple(node.name for node in nodes), 0)
     phases, began = Phases([login.node.name]), time.monotonic()
@@ -190,7 +194,7 @@ def run_deep_check(
     try:
         problem = _wait_for_start(login, run_id, len(nodes))
         if not problem:
-            deep = _follow(login, run_id, deep, phases, began)
+            deep = _follow(login, run_id, deep, command, (phases, began))
     except ClusterctlError as error:
         problem = f"{error.code} {error.message}" + (f"\n{error.evidence}" if error.evidence else "")
     finally:
@@ -209,12 +213,13 @@ def _wait_for_start(login: LoginNode, run_id: RunId, count: int) -> str:
 
 
 def _follow(
-    login: LoginNode, run_id: RunId, deep: DeepCheckResult, phases: Phases, began: float
+    login: LoginNode, run_id: RunId, deep: DeepCheckResult, command: str, progress: tuple[Phases, float]
 ) -> DeepCheckResult:
+    phases, began = progress
     found = find_runs(login.cluster, [login.node], run_id, only_one=True)
     parts = found.runs.get(run_id, {})
     options = MonitorOptions(run_id, found.nodes_of(run_id), found.pythons, found.offsets)
-    lines, problem = follow_rounds(login.cluster, options)
+    lines, problem = follow_rounds(login.cluster, options, command)
     phases.mark_done(DEEP, login.node.name)
     ranks = max((part.world_size or 0 for part in parts.values() if part), default=0)
     return conclude(phases, began, replace(deep, ranks=ranks), lines, problem)

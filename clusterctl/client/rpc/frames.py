@@ -38,6 +38,7 @@ LIMITS: Mapping[str, FrameLimits] = {
     "probe": FrameLimits(header=4 << 20, total=16 << 20),
     "ps": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
     "pulse": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
+    "slurm_pulse": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
     "clean": FrameLimits(header=8 << 20, values=300_000, total=32 << 20),
     "diagnose": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
     "follow": FrameLimits(header=2 << 20),

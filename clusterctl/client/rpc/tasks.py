@@ -451,8 +451,9 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    verb: VerbName = "pulse" if pulse and node.allocation is None else "ps"
-    header = query(c, *over_login_node(node, verb, request), interpreter)
+    verb: VerbName = "pulse" if node.allocation is None else "slurm_pulse"
+    asked = (verb, request) if pulse else over_login_node(node, "ps", request)
+    header = query(c, *asked, interpreter)
     midpoint = (asked_at + time.time()) / 2
     runs, dropped = read_listing(node, header, limit)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, dropped)

@@ -1,4 +1,4 @@
-"""The plots of a run, for the report and the page of `ui`: numbers that it has printed, and its machines."""
+"""The plots of the machines of a run, for the report and the page of `ui`; not the numbers that it has printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from clusterctl.plans.report.markup import Child, Html, element, join
 from clusterctl.plans.report.plot import (
     FOLDED,
     SMALL,
-    WIDE,
     Band,
     Line,
     Plot,
@@ -31,18 +30,17 @@ from clusterctl.plans.report.plot import (
     render_plot,
 )
 from clusterctl.plans.report.reported_run import ReportedRun
-from clusterctl.plans.runs.history import History, NodeRecord, Scalars, Values, pick
+from clusterctl.plans.runs.history import History, NodeRecord, Values, pick
 from clusterctl.specs.nodeset import group_values
 from clusterctl.translation import tr, trn
 
 MAX_LINES = 4  # of one plot; more are shown as their mean and their range
-MAX_SCALARS = 12
 MAX_SMALL = 12  # nodes with a small plot of each quantity
 MAX_DETAILED = 3  # nodes with all their plots
 MAX_POINTS = 120  # of a line of one node; of more some are one
 BUCKETS = 90  # moments at which nodes are compared
 UNUSUAL = 10.0  # percent between a node and the others that is worth a word
-FIRST_NAMES = ("loss", "train_loss", "eval_loss", "lm_loss", "val_loss")
+MORE, OF_NODE = "more", "node/"  # names of folds: further quantities of all nodes, all of one node
 Reader = Callable[[NodeRecord], list[tuple[Point, ...]]]
 
 
@@ -288,51 +286,71 @@ def _node_plot(name: str, lines: Sequence[tuple[Point, ...]], quantity: Quantity
     )
 
 
-def render_machines(run: ReportedRun, scale: Scale) -> list[Child]:
-    """Draw the machines: each quantity of all nodes in small plots of one scale, then all of the telling nodes.
+@dataclass(frozen=True)
+class Fold:
+    """Plots that are folded below a summary, and a name that no other fold of the run has."""
 
-    Of one node all is shown; of many the node of the failure and those most unlike the others. All but the first
-    quantity and the node of the failure is folded.
+    name: str
+    summary: tuple[Child, ...]
+    content: Html
+    is_open: bool = False
+
+
+def render_machines(run: ReportedRun, scale: Scale) -> tuple[list[Child], list[Fold]]:
+    """Draw the machines: a quantity of all nodes in small plots of one scale; folded are other ones, and some nodes.
+
+    Of one node all is shown; of many the node of the failure and those most unlike the others. Only the node of the
+    failure is open.
     """
     records = {name: record for name, record in run.records.items() if record.history.times}
     if len(records) < 2:
-        return [
-            plots_in_rows([render_plot(plot, scale) for plot in node_plots(record)])
-            for record in records.values()
-        ]
-    causes = cause_nodes(run)
-    telling = list(dict.fromkeys([*filter(records.__contains__, causes), *unusual_nodes(records, MAX_SMALL)]))
-    shown = [name for name in records if len(records) <= MAX_SMALL or name in telling[: MAX_SMALL - 1]]
-    content, folded, titles = list[Child](), list[Child](), list[str]()
-    for quantity in list_quantities():
         plots = [
-            replace(plot, is_cause=plot.title in causes)
-            for plot in compare_nodes(quantity, records, shown, scale)
+            plots_in_rows([render_plot(plot, scale) for plot in node_plots(one)]) for one in records.values()
         ]
-        drawn = _render_small(quantity.title, plots, scale)
-        titles += [quantity.title] if content and drawn else []
-        (folded if content else content).extend(drawn)
-    if folded:
-        content.append(element("details", element("summary", tr(", ").join(titles)), *folded))
+        return [*plots], []
+    causes = cause_nodes(run)
+    unlike = list(dict.fromkeys([*filter(records.__contains__, causes), *unusual_nodes(records, MAX_SMALL)]))
+    shown = [name for name in records if len(records) <= MAX_SMALL or name in unlike[: MAX_SMALL - 1]]
+    drawn: dict[str, list[Child]] = {}
+    for quantity in list_quantities():
+        plots_of_nodes = compare_nodes(quantity, records, shown, scale)
+        marked = [replace(plot, is_cause=plot.title in causes) for plot in plots_of_nodes]
+        if marked:
+            drawn[quantity.title] = _render_small(quantity.title, marked, scale)
+    content, titles = list[Child](), list(drawn)
+    content += drawn[titles[0]] if titles else []
     if len(shown) < len(records):
         text = tr("Shown alone: the node of the failure, and the nodes most unlike the others.")
         content.append(element("p", text, class_="faint"))
+    rest = join([child for title in titles[1:] for child in drawn[title]])
+    folds = [Fold(MORE, (tr(", ").join(titles[1:]),), rest)] if titles[1:] else []
+    return content, [*folds, *_fold_nodes(records, unlike, causes, scale)]
+
+
+def _fold_nodes(
+    records: Mapping[str, NodeRecord], unlike: Sequence[str], causes: Sequence[str], scale: Scale
+) -> list[Fold]:
+    """Fold all plots of the node of the failure and of those unlike the others, or of one node."""
     differences = describe_unusual(records)
-    detailed = [name for name in telling if name in causes or name in differences] or telling[:1]
+    detailed = [name for name in unlike if name in causes or name in differences] or unlike[:1]
+    folds = []
     for name in detailed[:MAX_DETAILED]:
-        details = [render_plot(plot, scale, FOLDED) for plot in node_plots(records[name])]
         heading = element("b", name, class_="bad" if name in causes else None)
         difference = element("span", differences.get(name, ""), class_="faint")
-        summary = element("summary", heading, " ", difference, data_key=name)
-        content.append(
-            element("details", summary, plots_in_rows(details), open="" if name in causes else None)
-        )
-    return content
+        details = plots_in_rows([render_plot(plot, scale, FOLDED) for plot in node_plots(records[name])])
+        folds.append(Fold(f"{OF_NODE}{name}", (heading, " ", difference), details, name in causes))
+    return folds
+
+
+def render_fold(fold: Fold, *, is_sent: bool = True) -> Html:
+    """Draw a fold; of one that is not sent yet the place where the page of `ui` puts its plots."""
+    summary = element("summary", *fold.summary, data_key=fold.name)
+    content = fold.content if is_sent else element("div", id=f"fold/{fold.name}", class_="fold")
+    name = None if is_sent else fold.name
+    return element("details", summary, content, open="" if fold.is_open else None, data_fold=name)
 
 
 def _render_small(title: str, plots: Sequence[Plot], scale: Scale) -> list[Child]:
-    if not plots:
-        return []
     legend = next((plot for plot in plots if plot.band), None)
     keys = render_legend(legend) if legend else []
     drawn = [render_plot(plot, scale, SMALL) for plot in plots]
@@ -362,79 +380,6 @@ def align(points: Iterable[Point], begin: float, end: float, buckets: int = BUCK
         (begin + (number + 0.5) * width, fmean(parts[number]) if number in parts else None)
         for number in range(buckets)
     )
-
-
-def choose_scalars(records: Mapping[str, NodeRecord]) -> list[Scalars]:
-    """Choose the numbers of the run: each name once, of the node with the lowest rank that has it, losses first."""
-    chosen: dict[str, Scalars] = {}
-    ranked = sorted(records.values(), key=lambda record: min(record.output, default=1 << 30))
-    for record in ranked:
-        for scalars in record.scalars:
-            if scalars.points and scalars.name not in chosen:
-                chosen[scalars.name] = scalars
-    return sorted(chosen.values(), key=lambda scalars: _scalar_order(scalars.name))[:MAX_SCALARS]
-
-
-def _scalar_order(name: str) -> tuple[int, str]:
-    if name in FIRST_NAMES:
-        return FIRST_NAMES.index(name), name
-    return len(FIRST_NAMES) + ("loss" not in name), name
-
-
-def scalar_plot(scalars: Scalars, others: Sequence[tuple[str, Scalars, float]] = (), name: str = "") -> Plot:
-    """Draw a number over its steps, or over the time where it has none; `others` are the same of other runs.
-
-    These have a name, and the seconds to move them by; `name` is that of the first.
-    """
-    all_scalars = [(name, scalars, 0.0), *others]
-    by_step = all(_has_steps(one) for _, one, _ in all_scalars)
-    lines = [_scalar_line(label, one, shift, by_step=by_step) for label, one, shift in all_scalars]
-    notes = [_describe_last(label, one) for label, one, _ in all_scalars]
-    note = tr("; ").join(filter(None, notes))
-    return Plot(scalars.name, tuple(lines), format_number, from_zero=False, note=note, by_step=by_step)
-
-
-def _has_steps(scalars: Scalars) -> bool:
-    """Return whether each value has a step, and there is more than one."""
-    steps = {point.step for point in scalars.points}
-    return None not in steps and len(steps) > 1
-
-
-def _scalar_line(label: str, scalars: Scalars, shift: float, *, by_step: bool) -> Line:
-    points = tuple((point.time + shift, point.value) for point in scalars.points)
-    return Line(label, points, tuple(point.step or 0 for point in scalars.points) if by_step else ())
-
-
-def _describe_last(label: str, scalars: Scalars) -> str:
-    """Return the last value, and how many are not finite."""
-    last = next((point for point in reversed(scalars.points) if point.value is not None), None)
-    lost = sum(point.value is None for point in scalars.points)
-    texts = [trn("{n} value is not finite", "{n} values are not finite", lost)] if lost else []
-    if last is not None and last.value is not None:
-        value = format_number(last.value)
-        if last.step is not None:
-            texts.insert(0, tr("last: {value} at step {n}", value=value, n=last.step))
-        elif last.epoch is not None:
-            texts.insert(0, tr("last: {value} in epoch {n}", value=value, n=f"{last.epoch:.4g}"))
-        else:
-            texts.insert(0, tr("last: {value}", value=value))
-    text = tr("; ").join(texts)
-    return tr("{subject}: {text}", subject=label, text=text) if label and text else text
-
-
-def render_scalars(records: Mapping[str, NodeRecord], scale: Scale) -> list[Child]:
-    """Draw the numbers of a run; nothing where it has none."""
-    plots = [scalar_plot(scalars) for scalars in choose_scalars(records)]
-    cut = any(record.scalars_cut for record in records.values())
-    note = element("p", tr("Not all of the logs could be read in time."), class_="warn") if cut else None
-    return [render_scalar_plots(plots, scale), note] if plots else []
-
-
-def render_scalar_plots(plots: Sequence[Plot], scale: Scale) -> Html:
-    """Draw plots of numbers, a loss first and as wide as the page."""
-    wide = plots[:1] if plots and ("loss" in plots[0].title or len(plots) == 1) else []
-    first = [render_plot(plot, scale, WIDE) for plot in wide]
-    return join([*first, plots_in_rows([render_plot(plot, scale) for plot in plots[len(wide) :]])])
 
 
 def _busy(records: Mapping[str, NodeRecord]) -> dict[str, float]:

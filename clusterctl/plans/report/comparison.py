@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from clusterctl.plans.report.axes import format_number
-from clusterctl.plans.report.charts import choose_scalars, render_scalar_plots, scalar_plot
 from clusterctl.plans.report.markup import Child, Html, element, hide_named
+from clusterctl.plans.report.numbers import choose_scalars, plot_both, render_both_axes
 from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, make_scale
 from clusterctl.plans.report.result import describe_epoch, describe_step
@@ -283,13 +283,14 @@ def _plots(first: ReportedRun, second: ReportedRun, labels: Sequence[str]) -> Ht
     shift = scale.begin - make_scale(second).begin
     others = {scalars.name: scalars for scalars in choose_scalars(second.records)}
     longest = Scale(scale.begin, max(scale.end, scale.begin + make_scale(second).seconds))
-    plots = []
-    for scalars in choose_scalars(first.records):
-        other = others.get(scalars.name)
-        plots.append(scalar_plot(scalars, [(labels[1], other, shift)] if other else (), labels[0]))
-    if not plots:
+    chosen = [
+        (scalars, [(labels[1], other, shift)] if (other := others.get(scalars.name)) else [])
+        for scalars in choose_scalars(first.records)
+    ]
+    if not chosen:
         return None
-    return element("section", element("h2", tr("Numbers of both runs")), render_scalar_plots(plots, longest))
+    drawn = render_both_axes(*plot_both(chosen, labels[0]), longest, "axis-both")
+    return element("section", element("h2", tr("Numbers of both runs")), drawn)
 
 
 def _fold_report(label: str, run: ReportedRun, content: Sequence[Child]) -> Html:

@@ -233,6 +233,8 @@ svg.sparkline{display:inline-block;vertical-align:middle;width:100px;height:24px
 .plots.nodes-plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,180px),1fr));gap:.2rem .6rem}
 .plot{display:grid;grid-template:1fr auto auto/minmax(0,1fr)}
 .plot>figcaption{grid-area:1/1}.plot>.drawing{grid-area:2/1}
+.axis-switch{margin:0;font-size:13px}.axis-switch label{margin-right:.7rem}.over-time{display:none}
+.numbers:has(.choose-time:checked)>.over-time{display:block}.numbers:has(.choose-time:checked)>.over-steps{display:none}
 .quantity{margin:.9rem 0 .1rem;font-size:14px}
 .drawing{display:block;width:100%;padding:18px 6px 22px 66px;overflow:visible;outline-offset:1px}
 .lines{overflow:visible}.line{fill:none;stroke-width:1.5;stroke-linejoin:round;vector-effect:non-scaling-stroke}
@@ -286,7 +288,8 @@ color:var(--fg)}.compared th.group{padding-top:.9rem;border-bottom:2px solid var
 .lane-name{font-size:13px;line-height:20px}.lane{overflow:visible}
 @media(max-width:600px){.lanes{display:block}.lane-name{display:block;margin-top:.3rem}}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
-@media print{body{max-width:none;font-size:11px;padding:0}:is(code,pre,.mono,table,dl.facts){font-size:10.5px}
+@media print{.axis-switch{display:none}
+body{max-width:none;font-size:11px;padding:0}:is(code,pre,.mono,table,dl.facts){font-size:10.5px}
 .chip{font-size:10px}.on-paper::details-content{content-visibility:visible;display:block}
 pre,.plot,tr{break-inside:avoid}
 h2,h3,summary{break-after:avoid}.scroll table{overflow-wrap:anywhere}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.plans.report.axes import render_time
-from clusterctl.plans.report.charts import render_machines, render_scalars
+from clusterctl.plans.report.charts import render_fold, render_machines
 from clusterctl.plans.report.comparison import render_comparison
 from clusterctl.plans.report.markup import (
     STYLE,
@@ -18,6 +18,7 @@ from clusterctl.plans.report.markup import (
     join_lines,
     table,
 )
+from clusterctl.plans.report.numbers import render_scalars
 from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, find_moments, make_scale
 from clusterctl.plans.report.result import render_head, render_result
@@ -53,6 +54,7 @@ def render_report(run: ReportedRun, other: ReportedRun | None, command: str, sec
 def render_run(run: ReportedRun, command: str) -> list[Child]:
     """Return all of a run: its head, why it ended, then what it did and where; what is long is folded."""
     scale = make_scale(run)
+    machines, folds = render_machines(run, scale)
     return [
         render_head(run),
         render_result(run),
@@ -60,9 +62,9 @@ def render_run(run: ReportedRun, command: str) -> list[Child]:
         _section(tr("Where the ranks were"), *render_ranks(run.hang.all_ranks, run.hang.judgement))
         if run.hang
         else None,
-        _section(tr("Numbers of the run"), *render_scalars(run.records, scale)),
+        _section(tr("Numbers of the run"), *render_scalars(run.records, scale, f"axis-{run.run_id}")),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
-        _section(tr("Machines"), *render_machines(run, scale)),
+        _section(tr("Machines"), *machines, *map(render_fold, folds)),
         _section(tr("Slow ranks"), *render_slowness(run.slow, has_sentence=run.speed is None))
         if run.slow
         else None,

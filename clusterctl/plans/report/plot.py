@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
+from typing import Literal
 
 from clusterctl.plans.report.axes import (
     Format,
@@ -36,9 +37,11 @@ THINNEST = 0.004  # of the width, of a stall that is shorter
 SPARKS, SPARK_HEIGHT = 60, 24  # values of a sparkline; pixels
 NEAR_ZERO = 0.1  # of the last step: a first step below it is as good as none
 MAX_BAND = 60  # points of a band
+MIN_EPOCHS = 1e-6  # from the first to the last of a plot
 MIN_SCRIPTED = 60  # samples of a plot with a script
 
 Point = tuple[float, float | None]
+Axis = Literal["", "step", "epoch"]
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,19 @@ SMALL = Size("plot small", 200, 70, 2, 3, 20, 110)
 
 @dataclass(frozen=True)
 class Line:
-    """One line; points are in the order of time, None is a gap. `steps` has the step of each point, or is empty."""
+    """One line; points are in the order of time, None is a gap.
+
+    `progress` has the step or the epoch of each point, or is empty.
+    """
 
     label: str
     points: tuple[Point, ...]
-    steps: tuple[int, ...] = ()
+    progress: tuple[float, ...] = ()
+
+    @property
+    def positions(self) -> tuple[float, ...]:
+        """Return where each point is across: its progress, or its time."""
+        return self.progress or tuple(time for time, _ in self.points)
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,7 @@ class Scale:
 class Plot:
     """What is drawn in one frame; `top` is the highest value of the scale, None for that of the lines.
 
-    `by_step`: across are the steps of the lines, which all have them.
+    `axis`: across is the progress of the lines, which all have it, in steps or in epochs; empty where it is the time.
     """
 
     title: str
@@ -130,7 +141,7 @@ class Plot:
     band: Band | None = None
     from_zero: bool = True
     note: str = ""
-    by_step: bool = False
+    axis: Axis = ""
     is_cause: bool = False
 
     @property
@@ -149,7 +160,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class _Frame:
-    """A plot with its axes: across from `low` to `high`, seconds or steps."""
+    """A plot with its axes: across from `low` to `high`, seconds, steps or epochs."""
 
     plot: Plot
     scale: Scale
@@ -159,16 +170,16 @@ class _Frame:
     values: ValueAxis
 
     def share(self, position: float) -> float:
-        """Return how far across a time or a step is, from 0 to 1."""
+        """Return how far across a time, a step or an epoch is, from 0 to 1."""
         return min(1.0, max(0.0, (position - self.low) / (self.high - self.low)))
 
     def position(self, time: float) -> float:
         """Return how far across a moment is: of steps the one that was reached then."""
-        if not self.plot.by_step:
+        if not self.plot.axis:
             return self.share(time)
         line = self.plot.lines[0]
         number = bisect_right(line.points, time, key=lambda point: point[0])
-        return self.share(line.steps[max(0, number - 1)])
+        return self.share(line.progress[max(0, number - 1)])
 
     def x(self, position: float) -> float:
         """Return a position in the drawing of the lines."""
@@ -191,7 +202,7 @@ class _Sample:
 
     position: float
     time: float
-    step: int | None
+    progress: float | None
     values: tuple[float | None, ...]
 
 
@@ -223,6 +234,7 @@ def render_plot(plot: Plot, scale: Scale, size: Size = NORMAL) -> Html:
         tabindex=0 if scale.has_script else None,
         data_samples=_write_samples(frame) if scale.has_script else None,
         data_height=size.height if scale.has_script else None,
+        data_axis=(plot.axis or None) if scale.has_script else None,
     )
     title = element("b", plot.title, class_="bad" if plot.is_cause else None)
     legend = render_legend(plot) if size is not SMALL else []  # small plots share one
@@ -233,20 +245,19 @@ def render_plot(plot: Plot, scale: Scale, size: Size = NORMAL) -> Html:
 
 def _make_frame(plot: Plot, scale: Scale, size: Size) -> _Frame:
     low, high = scale.plotted_from, scale.end
-    if plot.by_step:
-        steps = [step for line in plot.lines for step in line.steps]
+    if plot.axis:
+        steps = [step for line in plot.lines for step in line.progress]
         low, high = min(steps), max(steps)
         low = 0 if 0 < low <= NEAR_ZERO * high else low
+        high = max(high, low + (1 if plot.axis == "step" else MIN_EPOCHS))
     shown = plot.values
-    if not plot.by_step:
+    if not plot.axis:
         seen = [
             value for line in plot.lines for time, value in line.points if value is not None and time >= low
         ]
         shown = seen if plot.band is None and seen else shown
     lowest, highest = choose_range(shown, plot.top, from_zero=plot.from_zero)
-    return _Frame(
-        plot, scale, size, low, max(high, low + 1), make_value_axis(lowest, highest, plot.format, size.values)
-    )
+    return _Frame(plot, scale, size, low, high, make_value_axis(lowest, highest, plot.format, size.values))
 
 
 def render_percent(share: float) -> str:
@@ -265,10 +276,10 @@ def _draw_values(frame: _Frame) -> list[Html]:
 
 def _draw_positions(frame: _Frame) -> list[Html]:
     """Write times or steps below the lines, as many as there is room for; of a wide plot half may be hidden."""
-    if frame.plot.by_step:
+    if frame.plot.axis:
         _, steps = choose_ticks(frame.low, frame.high, frame.size.times)
         texts = [(step, format_number(step)) for step in steps if step >= frame.low]
-        texts[:1] = [(step, tr("step {n}", n=text)) for step, text in texts[:1]]
+        texts[:1] = [(step, _name_progress(frame.plot.axis, text)) for step, text in texts[:1]]
     else:
         step = time_step(frame.high - frame.low, frame.size.times)
         first = -int(-(frame.low - frame.scale.begin) // step)
@@ -289,20 +300,22 @@ def _draw_positions(frame: _Frame) -> list[Html]:
     return drawing
 
 
+def _name_progress(axis: Axis, text: str) -> str:
+    return tr("step {n}", n=text) if axis == "step" else tr("epoch {n}", n=text)
+
+
 def _draw_line(line: Line, number: int, frame: _Frame) -> Html:
     return element("path", d=_path(line, frame), class_=f"line c{number % MAX_LINES}")
 
 
 def _path(line: Line, frame: _Frame) -> str:
     """Write a path: a gap in time is a gap in the line, and so is a step back, as after a restart."""
-    by_step = frame.plot.by_step
-    positions = line.steps if by_step else tuple(time for time, _ in line.points)
     known = [
         (position, value)
-        for position, (_, value) in zip(positions, line.points, strict=True)
+        for position, (_, value) in zip(line.positions, line.points, strict=True)
         if value is not None and frame.low <= position <= frame.high
     ]
-    limit = float("inf") if by_step else _usual_distance(line.points) * GAP
+    limit = float("inf") if frame.plot.axis else _usual_distance(line.points) * GAP
     drawn: list[list[tuple[float, float]]] = []
     before: float | None = None
     for position, value in known:
@@ -383,15 +396,13 @@ def draw_stall(x: str, width: str, height: int) -> Html:
 
 def _choose_samples(frame: _Frame, most: int) -> list[_Sample]:
     """Choose points of the longest line, as far from each other as possible, with what the others have there."""
-    by_step = frame.plot.by_step
     leading = max(frame.plot.lines, key=lambda line: len(line.points), default=None)
     if leading is None:
         return []
-    readers = [_reader(line, by_step=by_step) for line in frame.plot.lines]
-    positions = leading.steps if by_step else tuple(time for time, _ in leading.points)
+    readers = [_reader(line) for line in frame.plot.lines]
     shown = [
         (position, number)
-        for number, position in enumerate(positions)
+        for number, position in enumerate(leading.positions)
         if leading.points[number][1] is not None and frame.low <= position <= frame.high
     ]
     shown.sort()
@@ -399,20 +410,24 @@ def _choose_samples(frame: _Frame, most: int) -> list[_Sample]:
     chosen = [shown[round(number * (len(shown) - 1) / max(1, count - 1))] for number in range(count)]
     samples = []
     for position, number in chosen:
-        time, step = leading.points[number][0], leading.steps[number] if leading.steps else None
-        samples.append(_Sample(frame.share(position), time, step, tuple(read(position) for read in readers)))
+        time, progress = leading.points[number][0], position if leading.progress else None
+        samples.append(
+            _Sample(frame.share(position), time, progress, tuple(read(position) for read in readers))
+        )
     return samples
 
 
-def _reader(line: Line, *, by_step: bool) -> Callable[[float], float | None]:
+def _reader(line: Line) -> Callable[[float], float | None]:
     """Return a function that gives the value of a line at the point next to a position; None where that is far."""
-    positions = line.steps if by_step else tuple(time for time, _ in line.points)
     points = sorted(
-        (position, number) for number, position in enumerate(positions) if line.points[number][1] is not None
+        (position, number)
+        for number, position in enumerate(line.positions)
+        if line.points[number][1] is not None
     )
     sorted_positions = [position for position, _ in points]
     distances = sorted(after - before for before, after in pairwise(sorted_positions))
-    reach = max(1.0, distances[len(distances) // 2] if distances else 1.0) * GAP
+    usual = (distances[len(distances) // 2] if distances else 0.0) or 1.0
+    reach = (usual if line.progress else max(1.0, usual)) * GAP
 
     def read(position: float) -> float | None:
         index = bisect_left(sorted_positions, position)
@@ -430,7 +445,10 @@ def _reader(line: Line, *, by_step: bool) -> Callable[[float], float | None]:
 
 def _write_position(sample: _Sample, frame: _Frame) -> str:
     time = render_time(sample.time - frame.scale.begin)
-    return time if sample.step is None else tr("{time}, step {n}", time=time, n=format_number(sample.step))
+    if sample.progress is None:
+        return time
+    progress = _name_progress(frame.plot.axis, format_number(sample.progress))
+    return tr("{time}, {progress}", time=time, progress=progress)
 
 
 def _write_value(value: float | None, frame: _Frame) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterctl.plans.diagnose.hang import describe_kept, render_advice
-from clusterctl.plans.report.charts import choose_scalars
 from clusterctl.plans.report.markup import Child, Html, element, join, join_lines
+from clusterctl.plans.report.numbers import choose_scalars
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_marks
 from clusterctl.plans.report.sections import (
     FAILED_CLASS,

@@ -49,6 +49,7 @@ VerbName = Literal[
     "pythons",
     "shell",
     "slurm",
+    "slurm_pulse",
     "start",
     "stop",
     "sync",
@@ -506,7 +507,7 @@ class StopReport(TypedDict):
 
 
 class PsRequest(OfNode):
-    """The verbs `ps` and `pulse`: the runs that a node remembers; `run` is the beginning of an id."""
+    """The verbs `ps`, `pulse` and `slurm_pulse`: the runs that a node remembers; `run` is the beginning of an id."""
 
     run: str | None
     limit: int

@@ -121,6 +121,7 @@ MAX_BYTES = {
     "pythons": 16_100,
     "shell": 28_000,
     "slurm": 68_900,
+    "slurm_pulse": 50_600,
     "start": 25_000,
     "stop": 29_100,
     "sync": 29_500,

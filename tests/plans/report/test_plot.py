@@ -8,8 +8,9 @@ from dataclasses import replace
 from reported import BEGAN, make_record, make_run, make_stalled
 
 from clusterctl.plans.report.axes import format_number, format_percent
-from clusterctl.plans.report.charts import render_machines, render_scalars, scalar_plot
+from clusterctl.plans.report.charts import render_fold, render_machines
 from clusterctl.plans.report.markup import join
+from clusterctl.plans.report.numbers import render_scalars, scalar_plot
 from clusterctl.plans.report.plot import (
     NORMAL,
     SMALL,
@@ -76,7 +77,7 @@ def test_numbers_are_drawn_over_their_steps() -> None:
     assert '<text x="80%" y="-4" class="sign">1</text>' in drawn  # step 20 of 0 to 25
     assert ">step 0</text>" in drawn and ">10</text>" in drawn
     over_time = scalar_plot(make_scalars(steps=(0, None, 20, 30)))
-    assert not over_time.by_step
+    assert not over_time.axis
 
 
 def test_the_last_value_stands_at_its_step_or_in_its_epoch() -> None:
@@ -120,16 +121,42 @@ def test_the_loss_is_first_and_wide() -> None:
     """The others follow, four of them in pairs."""
     names = ("accuracy", "loss", "lr", "grad_norm", "tokens")
     record = NodeRecord("gpu01", scalars=tuple(map(make_scalars, names)))
-    drawn = join(render_scalars({"gpu01": record}, Scale(BEGAN, BEGAN + 60))).markup
-    assert drawn.startswith('<figure class="plot wide"><figcaption><b>loss</b>')
-    assert drawn.count('class="plot wide"') == 1 and '<div class="plots pairs">' in drawn
+    drawn = join(render_scalars({"gpu01": record}, Scale(BEGAN, BEGAN + 60), "axis")).markup
+    over_steps, over_time = drawn.partition('class="over-steps">')[2].split('<div class="over-time">')
+    for both in (over_steps, over_time):
+        assert both.startswith('<figure class="plot wide"><figcaption><b>loss</b>')
+        assert both.count('class="plot wide"') == 1 and '<div class="plots pairs">' in both
+    assert "step 0<" in over_steps and "step 0<" not in over_time
+
+
+def test_plots_without_steps_have_no_switch() -> None:
+    """The time is all they have."""
+    record = NodeRecord("gpu01", scalars=(make_scalars(steps=(None, None)),))
+    drawn = join(render_scalars({"gpu01": record}, Scale(BEGAN, BEGAN + 60), "axis")).markup
+    assert "<input" not in drawn and drawn.count("<figure") == 1
+
+
+def test_numbers_of_a_trainer_are_drawn_over_its_epochs() -> None:
+    """It prints no step, and an epoch with two digits: values of the same epoch stand in their order up to the next."""
+    epochs = (0.5, 0.5, 1.0, 1.0, 1.5)
+    points = tuple(
+        ScalarPoint(BEGAN + 20 + 5 * number, None, 4.0 - number, epoch) for number, epoch in enumerate(epochs)
+    )
+    plot = scalar_plot(Scalars("loss", "log", len(points), points))
+    assert plot.axis == "epoch" and plot.lines[0].progress == (0.5, 0.75, 1.0, 1.25, 1.5)
+    drawn = render_plot(plot, Scale(BEGAN, BEGAN + 60)).markup
+    assert read_titles(drawn)[:2] == ["20 s, epoch 0.5: 4", "25 s, epoch 0.75: 3"]
+    assert ">epoch 0.5</text>" in drawn
+    both = scalar_plot(Scalars("loss", "log", 5, points), [("4f2a", make_scalars(), 0.0)], name="923c")
+    assert both.axis == ""  # steps and epochs are not the same
 
 
 def test_all_nodes_are_compared_by_one_quantity_with_one_scale() -> None:
     """The node of the failure has all its plots, open; a node like the others has none."""
     names = [f"gpu{number:02}" for number in range(1, 5)]
     run = make_run({name: make_record(name) for name in names})
-    drawn = join(render_machines(run, make_scale(run))).markup
+    content, folds = render_machines(run, make_scale(run))
+    drawn = join([*content, *map(render_fold, folds)]).markup
     parts = drawn.split('class="quantity"')[1:]
     assert [re.search("<b>([^<]*)</b>", part)[1] for part in parts] == [  # type: ignore[index]  # each has one
         "GPU busy", "GPU memory", "network, received and sent", "CPU", "memory",

@@ -1,4 +1,5 @@
-"""Verbs about the machine: use (`top`), runs (`pulse`), Pythons (`pythons`), ports (`connect`), nothing (`idle`).
+"""Verbs about the machine: use (`top`), runs (`pulse`, `slurm_pulse`), Pythons, ports (`connect`).
 
-Start with `pythons`: it is one question and one answer. `connect` is for ranks that wait at a breakpoint, too.
+Start with `pythons`: it is one question and one answer. `connect` is for ranks that wait at a breakpoint, too; `idle`
+does nothing.
 """

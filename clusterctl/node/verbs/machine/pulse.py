@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional
 
 from ....protocol.states import FINAL
 from ...history.progress import read_progress
@@ -23,19 +23,23 @@ def run(request: PsRequest, stream: Stream) -> None:
     """Answer with one frame of states."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     states = list_runs(workdir, request["node"], request["run"], request["limit"], 0.0)
-    stream.answer({"runs": add_progress(workdir, request["node"], states), "time": time.time()})
+    stream.answer({"runs": add_progress(workdir, states), "time": time.time()})
 
 
-def add_progress(workdir: str, node: str, states: List[State]) -> List[State]:
-    """Add how far the live ones are, and the newest of those that have ended; the newest come first."""
+def add_progress(workdir: str, states: List[State], node_rank: Optional[int] = None) -> List[State]:
+    """Add how far the live runs are, and the newest of those that have ended; the newest come first.
+
+    With `node_rank` only to the parts of that node.
+    """
     answer: List[State] = []
     ended = 0
     for state in states:
         is_over = state["state"] in FINAL
-        ended += is_over
+        ended += is_over and node_rank in (None, state["node_rank"])
         found = None
-        if state["ranks"] and (not is_over or ended <= MAX_ENDED):
-            rundir = find_run_or_none(workdir, state["run"], node)
+        is_chosen = state["ranks"] and node_rank in (None, state["node_rank"])
+        if is_chosen and (not is_over or ended <= MAX_ENDED):
+            rundir = find_run_or_none(workdir, state["run"], state["node"])
             spec = read_spec(rundir) if rundir else None
             found = read_progress(rundir, state, spec) if rundir and spec else None
         answer.append(state if found is None else {**state, "progress": found})

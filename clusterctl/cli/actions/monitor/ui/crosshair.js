@@ -78,7 +78,7 @@
     const { drawing, sample, byKey } = chosen;
     if (sample === null) return;
     for (const other of document.querySelectorAll(DRAWINGS)) {
-      if (other.closest("details:not([open])")) continue;
+      if (other.closest("details:not([open])") || !other.getClientRects().length) continue;
       const nearest = findNearest(samplesOf(other), (one) => Math.abs(one.time - sample.time));
       if (other === drawing) draw(other, sample);
       else if (nearest !== null) draw(other, nearest);
@@ -128,13 +128,14 @@
     if (!chosen.byKey) choose(null, null, false);
   });
 
-  // The server replaces all plots at once: the crosshair stays at its moment, the focus at its plot.
+  // The server replaces the plots of a place at once: the crosshair stays at its moment, the focus at its plot.
 
   let known = [];
   document.addEventListener("focusin", (event) => {
     chosen.focus = known.indexOf(event.target.closest(DRAWINGS));
   });
-  new MutationObserver(() => {
+  new MutationObserver((changes) => {
+    if (changes.every((one) => one.target.closest(".plot"))) return; // the crosshair itself
     const before = known.indexOf(chosen.drawing);
     known = [...document.querySelectorAll(DRAWINGS)];
     if (chosen.focus >= 0 && document.activeElement === document.body && known[chosen.focus]) {
@@ -145,5 +146,5 @@
     const time = chosen.sample.time;
     const sample = drawing && findNearest(samplesOf(drawing), (one) => Math.abs(one.time - time));
     choose(drawing, sample, chosen.byKey && drawing !== null);
-  }).observe(document.getElementById("plots"), { childList: true });
+  }).observe(document.getElementById("plots"), { childList: true, subtree: true });
 }

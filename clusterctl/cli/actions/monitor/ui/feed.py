@@ -2,7 +2,8 @@
 
 A view is the list of runs, or one run. It has parts, which are HTML, and the last log lines. Parts are replaced as a
 whole, so only the newest counts; of a table with many rows each is a part, `runs/ID`, and an empty one a row that is
-gone. Lines have numbers, so that a page that was cut off goes on where it was.
+gone. After all rows comes `runs/`: a page that connects again has no others. What is folded, `fold/NAME`, is sent from
+when a page opens it. Lines have numbers, so that a page that was cut off goes on where it was.
 
     Source --publish, add_lines--> View --read--> one connection per open page
 """
@@ -30,6 +31,8 @@ GRACE = 15.0  # seconds that a view waits for its page to connect again
 MAX_LINES, MIN_LINES = 5000, 50  # kept of a run, and at least of each of its nodes
 MAX_LINE = 1000  # characters
 MAX_SENT = 500  # lines at a time
+FOLD = "fold"  # the table of what is sent only once it is open
+ALL_SENT = element("i")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,14 @@ class TooManyError(Exception):
 
 class UnknownRunError(Exception):
     """No run, or more than one, is meant by a text; the message is for the page."""
+
+
+@dataclass(frozen=True)
+class WholeLog:
+    """All lines of a run as text, piece by piece, and the nodes that had not answered before."""
+
+    pieces: Generator[str, None, None]
+    silent: tuple[str, ...] = ()
 
 
 class LineBuffer:
@@ -97,6 +108,7 @@ class View:
         self.run_id, self.epoch = run_id, secrets.token_hex(4)
         self._changed = threading.Condition()
         self._parts: dict[str, tuple[int, str]] = {}
+        self._opened: set[str] = set()
         self._lines = LineBuffer()
         self._version, self._wakeups = 0, 0
         self._watchers, self._left_at = 0, time.monotonic()
@@ -113,12 +125,21 @@ class View:
     def publish_rows(self, table: str, rows: Mapping[str, Html]) -> None:
         """Show rows of a table by their keys; those that it had and that are missing now go away."""
         with self._changed:
-            names = {f"{table}/{key}" for key in rows}
+            names = {f"{table}/", *(f"{table}/{key}" for key in rows)}
             for name in [name for name in self._parts if name.startswith(f"{table}/") and name not in names]:
                 del self._parts[name]  # the cursor of each page that has it shows that
                 self._changed.notify_all()
             for key, html in rows.items():
                 self.publish(f"{table}/{key}", html)
+            self.publish(f"{table}/", ALL_SENT)
+            self._parts[f"{table}/"] = self._parts.pop(f"{table}/")  # what is sent last
+
+    def open(self, name: str) -> None:
+        """Send from now on what is folded under a name, too."""
+        with self._changed:
+            if f"{FOLD}/{name}" in self._parts:
+                self._opened.add(f"{FOLD}/{name}")
+                self._changed.notify_all()
 
     def add_lines(
         self, node: str, rank: int | None, label: str, texts: Iterable[str], times: Iterable[float] = ()
@@ -134,11 +155,7 @@ class View:
             self._changed.wait_for(lambda: self._closed or self._has_news(cursor), limit)
             if self._closed:
                 return None
-            parts = {
-                name: html
-                for name, (version, html) in self._parts.items()
-                if version > cursor.versions.get(name, 0) and (html or name in cursor.versions)
-            }
+            parts = self._list_changed(cursor)
             cursor.versions.update({name: self._parts[name][0] for name in parts})
             for name in cursor.versions.keys() - self._parts.keys():
                 del cursor.versions[name]
@@ -147,13 +164,19 @@ class View:
             cursor.line = lines[-1].number if lines else cursor.line
             return parts, lines
 
-    def _has_news(self, cursor: Cursor) -> bool:
-        has_part = any(
-            version > cursor.versions.get(name, 0) and (html or name in cursor.versions)
+    def _list_changed(self, cursor: Cursor) -> dict[str, str]:
+        """Return the parts that a page has not, or not as they are now."""
+        return {
+            name: html
             for name, (version, html) in self._parts.items()
-        )
+            if version > cursor.versions.get(name, 0)
+            and (html or name in cursor.versions)
+            and (not name.startswith(f"{FOLD}/") or name in self._opened)
+        }
+
+    def _has_news(self, cursor: Cursor) -> bool:
         is_gone = not cursor.versions.keys() <= self._parts.keys()
-        return has_part or is_gone or self._lines.last > cursor.line
+        return is_gone or self._lines.last > cursor.line or bool(self._list_changed(cursor))
 
     def resume(self, event_id: str) -> Cursor:
         """Return where a page goes on that has seen this event; the beginning if it was one of another view."""
@@ -220,8 +243,8 @@ class Source(Protocol):
     def find(self, text: str) -> RunId:
         """Return the run that an id, its beginning or a short id means; raises UnknownRunError."""
 
-    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
-        """Yield all lines of a run as text, piece by piece; raises UnknownRunError."""
+    def read_log(self, run_id: RunId) -> WholeLog:
+        """Return all lines of a run; raises UnknownRunError."""
 
     def diagnose(self, run_id: str) -> Html:
         """Find out where the ranks of a run are."""
@@ -266,6 +289,13 @@ class Feed:
                 view.enter()
             self._watchers += 1
             return view
+
+    def open(self, run_id: str, name: str) -> None:
+        """Send to the pages of a run what is folded under a name, too."""
+        with self._lock:
+            view = self._views.get(run_id)
+        if view is not None:
+            view.open(name)
 
     def _make_room(self) -> None:
         """End a view that no page shows if there are as many as can be."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from clusterctl.cli.actions.monitor.ui.feed import FOLD, View
 from clusterctl.cli.context.nodes import as_bug
 from clusterctl.client.run_evidence import ranks_of
 from clusterctl.console.errors import render_error
@@ -13,8 +14,9 @@ from clusterctl.console.run.hang import describe_asked, list_gpu_lines
 from clusterctl.console.run.verdict import state_mark
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.report.charts import render_machines, render_scalars
+from clusterctl.plans.report.charts import render_fold, render_machines
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join
+from clusterctl.plans.report.numbers import OVER_TIME, render_numbers
 from clusterctl.plans.report.page import render_facts
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.result import render_result
@@ -134,18 +136,34 @@ def _cells(ranks: Sequence[RankCell]) -> list[Child]:
     return [*cells, trn("and {n} more rank", "and {n} more ranks", more)] if more > 0 else cells
 
 
-def render_plots(run: ReportedRun) -> Html:
-    """Draw the numbers of the run, the timeline, the machines and what the run is, as a report does."""
+def render_plots(run: ReportedRun) -> tuple[dict[str, Html], dict[str, Html]]:
+    """Draw by place the numbers of the run, the machines, the timeline and what the run is, as a report does.
+
+    The second are what the page gets once a person opens it: plots over the time, further ones of the machines.
+    """
     scale = replace(make_scale(run), has_script=True)
-    content = _section(tr("Numbers of the run"), *render_scalars(run.records, scale))
-    content += _section(tr("Machines"), *render_machines(run, scale))
-    content += _section(tr("Timeline"), render_timeline(run, scale))
-    content += _section(tr("About the run"), render_facts(list_facts(run)))
-    return join(content)
+    numbers, over_time = render_numbers(run.records, scale)
+    machines, folds = render_machines(run, scale)
+    machines += [render_fold(fold, is_sent=False) for fold in folds]
+    shown = {
+        "numbers": numbers,
+        "node-plots": _section(tr("Machines"), *machines),
+        "timeline": _section(tr("Timeline"), render_timeline(run, scale)),
+        "about": _section(tr("About the run"), render_facts(list_facts(run))),
+    }
+    return shown, {OVER_TIME: over_time, **{fold.name: fold.content for fold in folds}}
 
 
-def _section(title: str, *content: Child) -> list[Child]:
-    return [element("h3", title), *content] if any(content) else []
+def publish_plots(view: View, run: ReportedRun) -> None:
+    """Show the plots; what is folded comes first, so that a page may ask for it as soon as it has the fold."""
+    shown, folds = render_plots(run)
+    view.publish_rows(FOLD, folds)
+    for name, html in shown.items():
+        view.publish(name, html)
+
+
+def _section(title: str, *content: Child) -> Html:
+    return join([element("h3", title), *content]) if any(content) else NOTHING
 
 
 def render_diagnosis(diagnosis: Diagnosis, asked_at: str, command: str) -> Html:

@@ -55,6 +55,8 @@ class ListFollower:
         """Publish what is known until no page shows it any more."""
         if self._inventory.slurm is None:  # of a Slurm cluster only the login node is in the inventory
             threading.Thread(target=self._try_watching_machines, daemon=True).start()
+        else:
+            self._view.publish("machines-note", overview.render_slurm_note())
         me = current_owner()
         while True:
             found = self._find_runs()
@@ -83,7 +85,8 @@ class ListFollower:
             self._failure = render_problem(error)
             self._view.publish("problem", self._failure)
             self._view.publish_rows("machines", {})
-            self._view.publish("machines-note", NOTHING)
+            for name in ("machines-strip", "machines-note"):
+                self._view.publish(name, NOTHING)
 
     def _watch_machines(self) -> None:
         """Read the samples of all nodes, over the connection that each has, until no page shows them any more."""
@@ -100,11 +103,11 @@ class ListFollower:
                     else:
                         down.pop(usage.node.name, None)
                 rows = overview.render_machine_rows(monitor.nodes, self._used, down, limit)
-                note = overview.render_machines_note(
-                    monitor.nodes, limit, shares_machine=monitor.shares_machine
-                )
+                strip = overview.render_strip(monitor.nodes, self._used, down, limit)
                 self._view.publish_rows("machines", rows)
-                self._view.publish("machines-note", note)
+                self._view.publish("machines-strip", strip)
+                if monitor.shares_machine:
+                    self._view.publish("machines-note", overview.render_shared_note())
 
 
 def _find_users(found: FoundRuns, runs: list[RunSummary]) -> dict[str, Usage]:

@@ -52,21 +52,31 @@ def read_whole_log(
     """Yield pieces of the text, empty ones too while nothing comes; `clocks` are those of the nodes minus ours.
 
     A node that fails is named at its place, and at the end with those that are silent: what is missing may be anywhere.
+    Raises IncompleteError instead of the end if one was lost meanwhile: the next try may have its lines.
     """
     request, text, failed = QUERY.request(), LogText(), list(silent)
+    has_broken_off = False
     request["logs"] = {**(request["logs"] or {}), "since": 1}  # all attempts
     for batch in LogReader(run, request, clocks=clocks).read_by_time():
         if isinstance(batch, list):
             yield "".join(map(text.render, batch))
         elif isinstance(batch, (ReplacedLog, StreamEnd)) and batch.error is not None:
             failed += [batch.node] if batch.node not in failed else []
+            has_broken_off = has_broken_off or isinstance(batch, StreamEnd)
             reason = f"{batch.error.code} {batch.error.message}"
             yield (
                 text.finish_line() + f"{sanitize(tr('{subject}: {text}', subject=batch.node, text=reason))}\n"
             )
     yield text.finish_line()
+    reason = tr("not all was read from {nodes}", nodes=fold_names(failed))
+    if has_broken_off:
+        raise IncompleteError(reason)
     if failed:
-        yield describe_incomplete(tr("not all was read from {nodes}", nodes=fold_names(failed)))
+        yield describe_incomplete(reason)
+
+
+class IncompleteError(Exception):
+    """A node was lost while a log was read; the message names the nodes from which lines are missing."""
 
 
 def describe_incomplete(reason: str) -> str:

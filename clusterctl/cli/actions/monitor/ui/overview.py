@@ -21,7 +21,7 @@ from clusterctl.console.top import (
 from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, table_row
 from clusterctl.plans.report.plot import render_sparkline
-from clusterctl.plans.report.sections import show_command, state_chip
+from clusterctl.plans.report.sections import FAILED_CLASS, show_command, state_chip
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, render_seconds
@@ -188,13 +188,30 @@ def _share(one: NodeUsage, *, has_gpus: bool) -> float | None:
     return None if one.sample.cpu is None else one.sample.cpu * 100
 
 
-def render_machines_note(nodes: Sequence[NodeUsage], limit: float, *, shares_machine: bool) -> Html:
-    """Sum up the machines in a line, and say where several are one."""
-    summary, missing = summarize_usage(nodes, time.monotonic(), limit)
-    away = (
-        element("span", tr("; no answer: {nodes}", nodes=sanitize(missing)), class_="bad")
-        if missing
-        else None
+def render_strip(
+    nodes: Sequence[NodeUsage], used: Mapping[str, Usage], down: Mapping[str, float], limit: float
+) -> Html:
+    """Count the machines that are in use, free and down, with how busy their GPUs are, in a line."""
+    summary, _ = summarize_usage(nodes, time.monotonic(), limit)
+    up = [one.node.name for one in nodes if one.sample is not None and one.node.name not in down]
+    busy = sum(name in used for name in up)
+    counts = (
+        (busy, tr("{n} in use", n=busy), "state-running"),
+        (len(up) - busy, tr("{n} free", n=len(up) - busy), "state-succeeded"),
+        (len(down), tr("{n} down", n=len(down)), FAILED_CLASS),
     )
+    chips = [element("span", text, class_=f"chip {kind}") for count, text, kind in counts if count]
+    return join([element("span", summary), *chips])
+
+
+def render_slurm_note() -> Html:
+    """Return why the nodes of a Slurm cluster are not shown."""
+    return element(
+        "p", tr("The nodes of a Slurm cluster can be reached only while a job of yours runs there.")
+    )
+
+
+def render_shared_note() -> Html:
+    """Return what the numbers of the nodes of a lab are."""
     note = tr("the nodes of a lab share this machine: CPU and memory are those of all of them")
-    return element("p", summary, away, f" · {note}" if shares_machine else None)
+    return element("p", note)

@@ -5,11 +5,13 @@
 const MOST_LINES = 3000; // in the page
 const HIDDEN_FOR = 30000; // ms after which a page that is not looked at lets go of its connection
 const RETRY = 5000; // ms
+const FOLD = "fold/"; // parts that are not sent before they are open
 const PATIENCE = 3; // tries to come back before the page says that no server answers
 const main = document.getElementById("main");
 const lines = document.getElementById("lines");
 const state = {
   stream: null, run: null, id: "", last: "", number: 0, waiting: {}, timer: 0, follows: true, tries: 0, skew: 0,
+  folds: new Map(), asked: new Set(),
 };
 
 function find(name) {
@@ -76,7 +78,10 @@ function keepFocus(part, change) {
 }
 
 function show(name, html) {
-  if (name.includes("/")) {
+  if (name.startsWith(FOLD)) {
+    state.folds.set(name, html);
+    if (!find(name)) return; // its place comes with a later part
+  } else if (name.includes("/")) {
     const end = name.indexOf("/");
     showRow(name.slice(0, end), name.slice(end + 1), html);
     tick();
@@ -91,20 +96,47 @@ function show(name, html) {
   const open = new Map([...part.querySelectorAll("details")].map((one) => [key(one.firstChild), one.open]));
   keepFocus(part, () => {
     part.innerHTML = html; // escaped by the server
+    for (const one of part.querySelectorAll(".fold")) one.innerHTML = state.folds.get(one.id) || "";
     return part;
   });
   for (const one of part.querySelectorAll("details")) {
     if (open.has(key(one.firstChild))) one.open = open.get(key(one.firstChild));
   }
+  if (name === "numbers" || name === "node-plots") askForFolds();
   if (name === "summary") onSummary(part.firstElementChild);
   if (name === "culprit") seekCulprit();
   tick();
 }
 
-// Rows of a table, each a part: in the order of `data-order`, the highest first; an empty one is gone.
+// What is folded is sent from when it is open for the first time.
+
+function askForFolds() {
+  for (const one of document.querySelectorAll("details[data-fold][open]")) openFold(one.dataset.fold);
+  if (document.querySelector("#plots .choose-time").checked) openFold("time");
+}
+
+function openFold(name) {
+  if (!state.id || state.asked.has(name)) return;
+  state.asked.add(name);
+  post("open", { run: state.id, name }).catch(() => state.asked.delete(name));
+}
+
+document.addEventListener("toggle", askForFolds, true);
+document.querySelector("#plots .choose-time").addEventListener("input", askForFolds);
+
+// Rows of a table, each a part: in the order of `data-order`, the highest first; an empty one is gone. The part without
+// an id comes after all rows: what a page still has from before it has connected again is gone, too.
+
+const TABLES = ["runs", "machines"];
 
 function showRow(table, id, html) {
   const body = find(table);
+  if (!id) {
+    for (const { dataset } of [...body.querySelectorAll("[data-before]")]) {
+      if (!(`${table}/${dataset.id}` in state.waiting)) showRow(table, dataset.id, "");
+    }
+    return;
+  }
   const old = [...body.rows].find((row) => row.dataset.id === id);
   if (old && isSelected(old)) {
     state.waiting[`${table}/${id}`] = html;
@@ -289,6 +321,10 @@ for (const [name, kind] of [["log-times", "times"], ["log-wrap", "wrap"]]) {
   lines.classList.toggle(kind, find(name).checked);
 }
 
+find("options").addEventListener("click", () => {
+  find("options").setAttribute("aria-expanded", find("log").classList.toggle("open")); // where there is little room
+});
+
 // The first line of the failure, of the rank that is the cause: the traceback that ends with its message, as it may
 // have survived exceptions before; else its last traceback.
 
@@ -378,6 +414,8 @@ function connect() {
     find("download").href = `log?${new URLSearchParams({ run: state.id })}`;
     report(main.dataset.connected, "good");
     refuse("");
+    state.asked.clear();
+    for (const row of TABLES.flatMap((table) => [...find(table).rows])) row.dataset.before = "yes";
     if (!begin.resumed) {
       lines.replaceChildren();
       state.number = 0;
@@ -430,14 +468,19 @@ function disconnect() {
   state.stream = null;
 }
 
+const PARTS = [
+  "head", "summary", "culprit", "nodes", "numbers", `${FOLD}time`, "node-plots", "timeline", "about", "notices",
+  "answer", "problem",
+]; // of a run
+
 function navigate() {
   const hash = decodeURIComponent(location.hash.slice(1));
   const run = hash === "main" ? state.run || "" : hash; // the link for keyboards leads there
   if (run === state.run) return;
   document.getSelection().removeAllRanges(); // else the other run's summary would stay beside the buttons
-  Object.assign(state, { run, id: "", last: "", number: 0, waiting: {}, tries: 0, sought: false });
+  Object.assign(state, { run, id: "", last: "", number: 0, waiting: {}, tries: 0, sought: false, folds: new Map() });
   setFollow(true);
-  for (const name of ["head", "summary", "culprit", "nodes", "plots", "notices", "answer", "problem"]) show(name, "");
+  for (const name of PARTS) show(name, "");
   lines.replaceChildren();
   refuse("");
   document.title = "clusterctl";
@@ -452,17 +495,18 @@ document.addEventListener("visibilitychange", () => {
 
 // Buttons.
 
+function post(name, body) {
+  const headers = { "Content-Type": "application/json" };
+  return fetch(name, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
 async function act(name) {
   show("answer", "");
   find("answer").textContent = main.dataset.working;
   find(name).disabled = true;
   const run = state.id;
   try {
-    const answer = await fetch(name, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ run }),
-    });
+    const answer = await post(name, { run });
     if (run !== state.id) return;
     if (answer.ok) show("answer", (await answer.json()).html);
     else find("answer").textContent = await answer.text();

@@ -6,7 +6,8 @@ a POST of our own page besides. There are no cookies.
 
     GET  /TOKEN/            the page          POST /TOKEN/diagnose   {"run": ID}
     GET  /TOKEN/events      its stream        POST /TOKEN/stop       {"run": ID}
-    GET  /TOKEN/log         all lines of a run, as a file
+    GET  /TOKEN/log         all lines of a    POST /TOKEN/open       {"run": ID, "name": NAME}
+                            run, as a file
     GET  /open/TICKET       leads to the page, once and this account only: others see a browser's command line
 """
 
@@ -22,6 +23,7 @@ import sys
 import threading
 import time
 import webbrowser
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
@@ -42,7 +44,7 @@ from clusterctl.cli.actions.monitor.ui.connections import (
 )
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, Line, TooManyError, UnknownRunError, View
 from clusterctl.cli.actions.monitor.ui.fragments import describe_failure
-from clusterctl.cli.actions.monitor.ui.log_text import describe_incomplete
+from clusterctl.cli.actions.monitor.ui.log_text import IncompleteError, describe_incomplete
 from clusterctl.cli.context.nodes import current_owner
 from clusterctl.console.terminal import hint, info
 from clusterctl.console.text import json_text
@@ -51,7 +53,7 @@ from clusterctl.interrupts import INTERRUPTS, announce_nothing
 from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE, STYLE_FILE
 from clusterctl.protocol.run_id import RunId, parse_run_id
-from clusterctl.protocol.untrusted import MalformedError, parse_object
+from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
@@ -63,6 +65,7 @@ BEAT = 10.0  # seconds between two signs of life of a stream
 PACE = 0.2  # seconds between two messages of a stream
 CHECK = 1.0  # seconds between two looks whether a page is still there
 RETRY = 2000  # milliseconds after which a page connects again
+PACKING, GZIP = "gzip", 31  # window of zlib, with the head of gzip
 RESET = struct.pack("ii", 1, 0)  # lingers for no time: closing resets the connection
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")  # an id, its beginning, or a short id
 HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
@@ -83,7 +86,9 @@ FOLDER = Path(__file__).parent
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
 CROSSHAIR = "crosshair.js"  # sent with the script of the page
 GETS = {"", "events", "log", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
-POSTS = {"diagnose", "stop"}
+BUTTONS = {"diagnose", "stop"}
+POSTS = {*BUTTONS, "open"}
+MAX_NAME = 300  # characters of a fold's name
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
 
 
@@ -113,7 +118,7 @@ class UiServer(ThreadingMixIn, TCPServer):
         self.feed, self.page = feed, page
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self.asking = {
-            name: threading.Lock() for name in {*POSTS, "log"}
+            name: threading.Lock() for name in {*BUTTONS, "log"}
         }  # held while the nodes answer to a button
         self.connections = Connections()
         self._tickets: dict[str, float] = {}
@@ -215,7 +220,11 @@ class Handler(BaseHTTPRequestHandler):
             )
         if method == "POST":
             self._check_origin(host)
-            self._act(name, self._read_run())
+            body = self._read_body()
+            run_id = parse_run_id(body.text("run"))
+            if run_id is None:
+                raise RefusedError(400, tr("the body names no run"))
+            self._act(name, run_id, body.text("name", MAX_NAME))
         else:
             self._check_navigation(is_page=not name)
             self._get(name, query)
@@ -265,8 +274,8 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, HTML, self.server.page.encode())
 
-    def _read_run(self) -> RunId:
-        """Read the body of a POST: which run is meant, in full."""
+    def _read_body(self) -> Untrusted:
+        """Read the body of a POST: which run is meant, in full; nothing where it is no object."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != JSON:
             raise RefusedError(415, tr("the body is not JSON"))
@@ -275,14 +284,15 @@ class Handler(BaseHTTPRequestHandler):
         if int(length) > MAX_BODY:
             raise RefusedError(413, tr("the body is too large"))
         try:
-            run_id = parse_run_id(parse_object(self.rfile.read(int(length))).text("run"))
+            return parse_object(self.rfile.read(int(length)))
         except MalformedError:
-            run_id = None
-        if run_id is None:
-            raise RefusedError(400, tr("the body names no run"))
-        return run_id
+            return Untrusted({})
 
-    def _act(self, name: str, run_id: RunId) -> None:
+    def _act(self, name: str, run_id: RunId, fold: str) -> None:
+        if name not in BUTTONS:
+            self.server.feed.open(run_id, fold)
+            self._answer(200, JSON, b"{}")
+            return
         asking = self.server.asking[name]
         if not asking.acquire(blocking=False):
             raise RefusedError(409, tr("the nodes are being asked already"))
@@ -320,9 +330,11 @@ class Handler(BaseHTTPRequestHandler):
         if not asking.acquire(blocking=False):
             raise RefusedError(409, tr("another log is being downloaded already"))
         try:
-            with closing(self.server.feed.source.read_log(run_id)) as pieces:
+            log = self.server.feed.source.read_log(run_id)
+            with closing(log.pieces) as pieces:
                 first = next(pieces, "")  # before the answer begins: there may be none
-                self._begin(200, TEXT, {"Content-Disposition": f'attachment; filename="{run_id}.log"'})
+                file = f"{run_id}.log" if not log.silent else f"{run_id}.incomplete.log"
+                self._begin(200, TEXT, {"Content-Disposition": f'attachment; filename="{file}"'})
                 self._send_pieces(chain([first], pieces))
         except UnknownRunError as error:
             raise RefusedError(404, str(error)) from None
@@ -338,21 +350,29 @@ class Handler(BaseHTTPRequestHandler):
                 if piece:
                     self.wfile.write(piece.encode("utf-8", "replace"))
         except Exception as error:  # the length is not known before, so a mere end would look like success
-            reason = describe_system_error(error) if isinstance(error, OSError) else _describe(error)
             self.server.reset_at_end(self.connection)
             self.connection.settimeout(CHECK)
-            self.wfile.write(f"\n{describe_incomplete(reason)}".encode("utf-8", "replace"))
+            self.wfile.write(f"\n{describe_incomplete(_describe(error))}".encode("utf-8", "replace"))
 
     def _send_events(self, view: View, cursor: Cursor) -> None:
-        """Send what is new until the page is gone or the server ends."""
-        self._begin(200, "text/event-stream; charset=utf-8", {})
+        """Send what is new until the page is gone or the server ends, compressed: redrawn plots are much alike."""
+        is_packed = PACKING in self.headers.get("Accept-Encoding", "")
+        self._begin(
+            200, "text/event-stream; charset=utf-8", {"Content-Encoding": PACKING} if is_packed else {}
+        )
+        packer = zlib.compressobj(wbits=GZIP)
+
+        def send(message: bytes) -> None:
+            packed = packer.compress(message) + packer.flush(zlib.Z_SYNC_FLUSH) if is_packed else message
+            self.wfile.write(packed)
+
         begin = {"resumed": cursor.line > 0, "run": view.run_id, "now": time.time()}
-        self.wfile.write(f"retry: {RETRY}\n".encode() + _event("begin", begin))
+        send(f"retry: {RETRY}\n".encode() + _event("begin", begin))
         last_sent = time.monotonic()
         while (update := view.read(cursor, CHECK)) is not None and not self._has_left():
             message = _events(view, *update)
             if message or time.monotonic() - last_sent > BEAT:
-                self.wfile.write(message or b": beat\n\n")
+                send(message or b": beat\n\n")
                 last_sent = time.monotonic()
                 time.sleep(PACE)
 
@@ -390,6 +410,10 @@ for _method in METHODS:
 
 
 def _describe(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return describe_system_error(error)
+    if isinstance(error, IncompleteError):
+        return str(error)
     failure = describe_failure(error)
     return f"{failure.code} {failure.message}"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clusterctl.cli.actions.monitor.ui.feed import FOLD
 from clusterctl.plans.report.markup import Child, Html, element, join, live_document
+from clusterctl.plans.report.numbers import OVER_TIME, render_switch
 from clusterctl.protocol.states import FAILED, RUNNING, STALLED, STOPPED, SUCCEEDED
 from clusterctl.specs.text import duration_forms
 from clusterctl.translation import language, tr
@@ -67,6 +69,7 @@ def _list_section() -> Html:
     runs = (tr("JOB"), tr("STATE"), tr("RAN"), tr("STEP"), tr("LOSS"), tr("NODES"), tr("BY"), tr("CAUSE"))
     return element(
         "section",
+        element("div", id="machines-strip", class_="strip"),
         element("h2", tr("Runs"), id="list-title"),
         element("div", _list_filters(), element("span", id="runs-count", class_="faint"), id="runs-filters",
                 class_="filters", role="search", aria_label=tr("Runs"), hidden=""),
@@ -118,37 +121,51 @@ def _run_section() -> Html:
         element("div", id="nodes"),
         _log_section(),
         element("div", id="notices", role="status", class_="faint"),
-        element("div", id="plots"),
+        _plots_section(),
         id="run",
         hidden="",
     )
 
 
+def _plots_section() -> Html:
+    """Return the places of the plots; those over the time come when they are chosen."""
+    numbers: list[Child] = [
+        element("h3", tr("Numbers of the run")),
+        render_switch("axis"),
+        element("div", id="numbers", class_="over-steps"),
+        element("div", id=f"{FOLD}/{OVER_TIME}", class_="over-time"),
+    ]
+    parts = [element("div", id=name) for name in ("node-plots", "timeline", "about")]
+    return element("div", element("section", *numbers, class_="numbers"), *parts, id="plots")
+
+
 def _log_section() -> Html:
-    fields: list[Child] = [
-        _field("rank", tr("rank"), "0-3,7"),
-        _field("node", tr("node"), "gpu01"),
+    options = [
         _switch("stderr", tr("stderr only")),
         _switch("times", tr("times")),
         _switch("wrap", tr("wrap"), is_on=True),
+        _switch("matches", tr("matches only")),
+        element("span", id="count", class_="faint"),
+        element("a", tr("Download"), id="download", href="#", download=""),
+    ]
+    fields: list[Child] = [
+        _field("rank", tr("rank"), "0-3,7"),
+        _field("node", tr("node"), "gpu01"),
+        element("button", tr("Options"), id="options", type="button", aria_expanded="false"),
+        element("span", *options, class_="options"),
     ]
     search: list[Child] = [
         element("label", tr("search"), " ", element("input", id="search", type="search")),
         element("button", "↑", id="previous", type="button", aria_label=tr("previous match")),
         element("button", "↓", id="next", type="button", aria_label=tr("next match")),
         element("span", id="hits", role="status", class_="faint"),
-        _switch("matches", tr("matches only")),
-    ]
-    more: list[Child] = [
-        element("span", id="count", class_="faint"),
         element("button", tr("Pause"), id="follow", type="button"),
-        element("a", tr("Download"), id="download", href="#", download=""),
     ]
     return element(
         "section",
         element("h3", tr("Log"), id="log-title"),
         element("div", *fields, class_="filters", role="group", aria_label=tr("Log")),
-        element("div", *search, *more, class_="filters", role="search", aria_label=tr("search")),
+        element("div", *search, class_="filters", role="search", aria_label=tr("search")),
         element("div", id="lines", role="log", tabindex="0", aria_labelledby="log-title", class_="mono"),
         id="log",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.status import diagnose_run
 from clusterctl.cli.actions.monitor.ui import fragments
-from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View
+from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View, WholeLog
 from clusterctl.cli.actions.monitor.ui.listing import STEADY, ListFollower
 from clusterctl.cli.actions.monitor.ui.log_text import hold_together, read_whole_log
 from clusterctl.cli.actions.stop import stop_and_report
@@ -121,15 +121,15 @@ class ClusterSource:
             choice = f"{error.message}; {error.fix}" if error.code == SEVERAL_RUNS else error.message
             raise UnknownRunError(choice) from error
 
-    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
-        """Yield all lines of a run in the order of time; raises UnknownRunError if no node has any."""
+    def read_log(self, run_id: RunId) -> WholeLog:
+        """Return all lines of a run in the order of time; raises UnknownRunError if no node has any."""
         _, found = self.find_runs(POLL)
         if run_id not in found.runs or not found.holders(run_id):
             raise UnknownRunError(tr("{run} is not on these nodes", run=run_id))
         run = RunHandle(self.cluster, run_id, found.holders(run_id), found.pythons)
         held = {node.name for node in run.nodes}
-        silent = [name for name in found.runs[run_id] if name not in held]
-        return read_whole_log(run, found.offsets, silent)
+        silent = tuple(name for name in found.runs[run_id] if name not in held)
+        return WholeLog(read_whole_log(run, found.offsets, silent), silent)
 
     def diagnose(self, run_id: str) -> Html:
         """Ask the ranks of a run where they are, as `diagnose` does."""
@@ -383,7 +383,7 @@ class RunFollower:
             records = fetch_records(run, HistoryChoice(None, points, details=True))
             report = self._report(self._parts(), records)
             self._drawn = report
-            self.view.publish("plots", fragments.render_plots(report))
+            fragments.publish_plots(self.view, report)
             self._publish_state()
             took = time.monotonic() - began
             if not was_live and not records.errors:

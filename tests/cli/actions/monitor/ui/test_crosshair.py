@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +13,8 @@ from browser import NEEDS_BROWSER, Browser, start_browser
 from page_client import serve_page
 
 from clusterctl.cli.actions.monitor.report import report_run
-from clusterctl.cli.actions.monitor.ui.feed import View
-from clusterctl.cli.actions.monitor.ui.fragments import render_lines, render_plots
+from clusterctl.cli.actions.monitor.ui.feed import View, WholeLog
+from clusterctl.cli.actions.monitor.ui.fragments import publish_plots, render_lines
 from clusterctl.client.run_evidence import Records
 from clusterctl.plans.report.axes import format_number, format_percent
 from clusterctl.plans.report.markup import Html, element
@@ -100,15 +100,15 @@ class PlotsOnly:
         records = {name: make_record(name, number) for number, name in enumerate(NODES[:nodes])}
         run = report_run(RUN, make_parts(), None, {}, Records(records, {}), "cctl")
         view.publish("summary", element("div", element("h2", RUN)))
-        view.publish("plots", render_plots(run))
+        publish_plots(view, run)
 
     def find(self, text: str) -> RunId:
         """Find the only run, whatever it is called."""
         return RunId(text)
 
-    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
-        """Yield nothing of note."""
-        yield run_id
+    def read_log(self, run_id: RunId) -> WholeLog:
+        """Return nothing of note."""
+        return WholeLog(piece for piece in [run_id])
 
     def diagnose(self, run_id: str) -> Html:
         """Answer nothing."""
@@ -200,11 +200,11 @@ def test_the_arrow_keys_go_from_sample_to_sample(browser: Browser) -> None:
 
 
 def test_an_update_keeps_the_crosshair_and_the_focus(browser: Browser, source: PlotsOnly) -> None:
-    """The server replaces all plots at once; also where one has fewer nodes than before."""
-    browser.run("document.querySelector('.drawing').focus()")
+    """The server replaces the plots of the machines at once; also where there are fewer nodes than before."""
+    browser.run("document.querySelector('#node-plots .drawing').focus()")
     browser.press("End")
     browser.wait_for(DRAWN, "the crosshair")
-    browser.run("document.querySelector('#plots .drawing').dataset.old = 'yes'")
+    browser.run("document.querySelector('#node-plots .drawing').dataset.old = 'yes'")
     source.publish(next(view for view in source.views if view.run_id == RUN), nodes=2)
     browser.wait_for(
         f"!document.querySelector('[data-old]') && {DRAWN} && document.activeElement.matches('.drawing')",

@@ -12,6 +12,7 @@ from waiting import HANG
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui import listing
 from clusterctl.cli.actions.monitor.ui.feed import (
+    FOLD,
     MAX_LINE,
     MIN_LINES,
     Cursor,
@@ -57,12 +58,26 @@ def test_rows_that_are_gone_are_not_kept() -> None:
     for number in range(1000):
         view.publish_rows("machines", {f"gpu{number}": element("tr", "1"), "here": element("tr", "2")})
         view.read(cursor, 0)
-    assert set(view._parts) == set(cursor.versions) == {"machines/gpu999", "machines/here"}
+    assert set(view._parts) == set(cursor.versions) == {"machines/gpu999", "machines/here", "machines/"}
     view.publish_rows("machines", {})
     assert view.read(cursor, 0) == ({"machines/gpu999": "", "machines/here": ""}, [])
     assert view.read(cursor, 0) == ({}, [])
     view.publish_rows("machines", {"here": element("tr", "2")})
     assert view.read(cursor, 0) == ({"machines/here": "<tr>2</tr>"}, [])
+
+
+def test_what_is_folded_is_sent_once_it_is_open() -> None:
+    """Not before, then with each change, and once more that it is gone; a name that was made up opens nothing."""
+    view, cursor = View("a"), Cursor()
+    view.publish_rows(FOLD, {"node/gpu01": element("p", "1"), "more": element("p", "2")})
+    assert view.read(cursor, 0) == ({}, [])
+    view.open("node/gpu01")
+    view.open("node/gpu02")
+    assert view.read(cursor, 0) == ({"fold/node/gpu01": "<p>1</p>"}, [])
+    view.publish_rows(FOLD, {"node/gpu02": element("p", "3"), "more": element("p", "4")})
+    assert view.read(cursor, 0) == ({"fold/node/gpu01": ""}, [])
+    view.open("more")
+    assert view.read(cursor, 0) == ({"fold/more": "<p>4</p>"}, [])
 
 
 def test_two_tables_are_filled_at_the_same_time() -> None:
@@ -85,7 +100,7 @@ def test_two_tables_are_filled_at_the_same_time() -> None:
             one.join(HANG)
     finally:
         sys.setswitchinterval(usual)
-    assert errors == [] and len(view._parts) == 60
+    assert errors == [] and len(view._parts) == 63
 
 
 def test_samples_that_come_no_more_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +111,8 @@ def test_samples_that_come_no_more_do_not_stay(monkeypatch: pytest.MonkeyPatch) 
     inventory = Inventory(file="lab.yaml", cluster="lab", nodes=())
     listing.ListFollower(Cluster(print), inventory, view, list, "clusterctl")._try_watching_machines()  # type: ignore[arg-type]  # no runs are asked for
     found = view.read(Cursor(), 0)
-    assert found is not None and list(found[0]) == ["problem"] and "ZeroDivisionError" in found[0]["problem"]
+    assert found is not None and list(found[0]) == ["problem", "machines/"]
+    assert "ZeroDivisionError" in found[0]["problem"]
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_what_nodes_name_does_nothing() -> None:
     runs = summarize_runs({RUN: parts}, Owner("me"), ["gpu01"])
     drawn = [
         render_summary(run, HOSTILE, [HOSTILE]),
-        render_plots(run),
+        *(html for parts in render_plots(run) for html in parts.values()),
         render_nodes(list_node_rows(parts, {"gpu01": {Rank(0): HOSTILE}}, None, render_age)),
         render_head(run, "h2"),
         *render_run_rows(runs).values(),

@@ -10,13 +10,14 @@ import pytest
 
 from clusterctl.cli.actions.monitor.ui import log_text
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, View
-from clusterctl.cli.actions.monitor.ui.log_text import LogText, hold_together, read_whole_log
+from clusterctl.cli.actions.monitor.ui.log_text import IncompleteError, LogText, hold_together, read_whole_log
 from clusterctl.cli.actions.monitor.ui.source import ClusterSource, RunFollower
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.errors import ConnectionLost
+from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 
@@ -75,7 +76,7 @@ def test_a_clock_that_is_far_off_ends_no_file() -> None:
 
 
 def test_a_file_has_all_attempts_and_names_who_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end once more: what is missing may be anywhere."""
+    """At the end once more: what is missing may be anywhere; a node that was lost meanwhile makes it a failure."""
     asked: list[Any] = []
 
     class Reader:
@@ -91,7 +92,29 @@ def test_a_file_has_all_attempts_and_names_who_failed(monkeypatch: pytest.Monkey
             yield StreamEnd("gpu02", ConnectionLost("CC-SSH-015", node="gpu02"))
 
     monkeypatch.setattr(log_text, "LogReader", Reader)
-    pieces = list(read_whole_log(RunHandle(Cluster(print), RunId("r"), [], {}), {}, ["gpu03"]))
+    read, pieces = read_whole_log(RunHandle(Cluster(print), RunId("r"), [], {}), {}, ["gpu03"]), list[str]()
+    with pytest.raises(IncompleteError, match=r"^not all was read from gpu\[02-03\]$"):
+        pieces.extend(read)
     assert [logs["since"] for logs in asked] == [1] and "attempt" not in asked[0]
     assert pieces[1] == "" and "".join(pieces).splitlines()[1].startswith("gpu02: CC-SSH-015")
-    assert "".join(pieces).endswith("\nthis log is not complete: not all was read from gpu[02-03]\n")
+
+
+def test_a_file_without_the_lines_of_a_silent_node_says_so_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is no failure, which would leave no file; neither is a log that something else has replaced."""
+
+    class Reader:
+        """Gives a line, and what is in place of a log."""
+
+        def __init__(self, *_: object, **__: Any) -> None:
+            pass
+
+        def read_by_time(self) -> Iterator[list[LogLines] | ReplacedLog]:
+            """Return them."""
+            yield [piece("a")]
+            yield ReplacedLog("gpu02", "rank1.out", "link")
+
+    monkeypatch.setattr(log_text, "LogReader", Reader)
+    text = "".join(read_whole_log(RunHandle(Cluster(print), RunId("r"), [], {}), {}, ["gpu03"]))
+    assert text.endswith("\nthis log is not complete: not all was read from gpu[02-03]\n")

@@ -105,8 +105,13 @@ def test_a_row_that_is_gone_is_sent_once() -> None:
     view.publish_rows("runs", render_run_rows(make_runs(1)))
     gone = {"runs/pretrain-001-20261123T070708-0001": ""}
     assert view.read(cursor, 0) == (gone, []) and view.read(cursor, 0) == ({}, [])
+    view.publish_rows("runs", render_run_rows(make_runs(2)))
     fresh = view.read(Cursor(), 0)
-    assert fresh is not None and list(fresh[0]) == ["runs/pretrain-000-20261123T070708-0000"]
+    ids = [f"runs/pretrain-00{number}-20261123T070708-000{number}" for number in (0, 1)]
+    assert fresh is not None and list(fresh[0]) == [
+        *ids,
+        "runs/",
+    ]  # by which the page knows that these are all
 
 
 def test_links_are_short_where_they_mean_one_run() -> None:

@@ -6,7 +6,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +20,7 @@ from waiting import wait_until
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.status import Diagnosis
 from clusterctl.cli.actions.monitor.ui import fragments, overview
-from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.feed import View, WholeLog
 from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.run_evidence import Records
 from clusterctl.console.run.listing import summarize_runs
@@ -73,16 +73,15 @@ class Contents:
         runs = summarize_runs(dict.fromkeys([RUN, RunId(f"{RUN[:-1]}d")], parts), Owner("me"), self.names)
         view.publish_rows("runs", overview.render_run_rows(runs))
         view.publish_rows("machines", overview.render_machine_rows(make_machines(), {}, {"cpu02": NOW}, 15.0))
-        view.publish(
-            "machines-note", overview.render_machines_note(make_machines(), 15.0, shares_machine=True)
-        )
+        view.publish("machines-strip", overview.render_strip(make_machines(), {}, {"cpu02": NOW}, 15.0))
+        view.publish("machines-note", overview.render_shared_note())
         run = replace(report_run(RUN, parts, None, {}, self._records(), "cctl"), hang=self._hang())
         view.publish("head", render_head(run, "h2"))
         view.publish("summary", fragments.render_summary(run, "", describe_run(RUN, parts, self.text)))
         judgement = judge(make_ranks(self.names), (), len(self.names))
         rows_of_nodes = list_node_rows(parts, {}, None, render_age, judgement)
         view.publish("nodes", fragments.render_nodes(rows_of_nodes))
-        view.publish("plots", fragments.render_plots(run))
+        fragments.publish_plots(view, run)
         for rank, name in enumerate(self.names[:4]):
             # of a stream only the lines are foreign: the names are those of the inventory
             view.add_lines(sanitize(name), rank, "stderr" if rank else "", map(sanitize, self.lines))
@@ -100,10 +99,10 @@ class Contents:
         """Find the run by its short id too."""
         return find_known(text)
 
-    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+    def read_log(self, run_id: RunId) -> WholeLog:
         """Return the lines."""
         self.pressed.append(f"log {run_id}")
-        yield from (f"{sanitize(line)}\n" for line in self.lines)
+        return WholeLog(f"{sanitize(line)}\n" for line in self.lines)
 
     def diagnose(self, run_id: str) -> Html:
         """Answer as `diagnose` does."""
@@ -201,7 +200,7 @@ def show_run(browser: Browser, address: str, width: int = 1280, *, dark: bool = 
     """Open the page of the run, and wait until all of it is there."""
     browser.show("about:blank")  # else another part of the same page would load nothing
     browser.show(f"{address}#{RUN}", width, dark=dark)
-    for name in ("summary", "nodes", "lines", "plots"):
+    for name in ("summary", "nodes", "lines", "numbers", "about"):
         browser.wait_for(f"document.getElementById('{name}').firstChild", f"{name} of the run")
 
 
@@ -231,6 +230,40 @@ def test_everything_can_be_read(
     assert found == []
 
 
+def test_a_fold_is_filled_once_it_is_open(browser: Browser) -> None:
+    """That of the suspect's node is from the beginning; the numbers over time come once they are chosen."""
+    with serve_page(Contents(), "lab") as server:
+        show_run(browser, server.url)
+        browser.wait_for("document.querySelector('#plots [data-fold=\"node/gpu02\"] figure')", "its plots")
+        assert browser.run("return document.querySelectorAll('[data-fold=more] figure').length") == 0
+        browser.run("document.querySelector('[data-fold=more] summary').click()")
+        browser.wait_for("document.querySelector('[data-fold=more] figure')", "the plots of the fold")
+        shown = (
+            "return [...document.querySelectorAll('.numbers figure')].filter(one => one.offsetParent).length"
+        )
+        axis = "return document.querySelector('.numbers > .over-{} .drawing').textContent.includes('step')"
+        assert browser.run(shown) == 1 and browser.run(axis.format("steps"))
+        browser.run("document.querySelector('.choose-time').click()")
+        browser.wait_for("document.querySelector('.numbers > .over-time figure')", "the loss over the time")
+        assert browser.run(shown) == 1 and not browser.run(axis.format("time"))
+
+
+def test_a_page_that_connects_again_has_no_row_of_before(browser: Browser) -> None:
+    """A run that went away meanwhile goes away; the others stay, as does what a person has chosen."""
+    contents = Contents()
+    with serve_page(contents, "lab") as server:
+        browser.show(server.url)
+        browser.wait_for("document.querySelectorAll('#runs tr').length === 2", "both runs")
+        browser.run("state.stream.close(); document.querySelector('#runs tr').dataset.old = 'yes'")
+        runs = summarize_runs({RUN: make_parts(contents.names, contents.text)}, Owner("me"), contents.names)
+        contents.views[0].publish_rows("runs", overview.render_run_rows(runs))
+        assert browser.run("return document.querySelectorAll('#runs tr').length") == 2
+        browser.run("connect()")
+        browser.wait_for("document.querySelectorAll('#runs tr').length === 1", "the one that is left")
+        assert browser.run("return document.querySelector('#runs tr').dataset.id") == RUN
+        assert browser.run("return document.querySelectorAll('#machines tr').length") == 3
+
+
 def focused(browser: Browser) -> str:
     """Give the id of what has the focus, or its text."""
     return str(browser.run("return document.activeElement.id || document.activeElement.textContent"))
@@ -250,12 +283,14 @@ def test_the_keyboard_is_enough(browser: Browser) -> None:
             != "none"
         )
         browser.press("Enter")
-        browser.wait_for("document.getElementById('plots').firstChild", "the run")
+        browser.wait_for("document.getElementById('about').firstChild", "the run")
         browser.run("document.activeElement.blur(); document.getSelection().removeAllRanges()")
         steps = browser.walk()
         places = [step["place"] for step in steps]
         assert places == sorted(places) and [step for step in steps if not step["visible"]] == []
-        assert [step["tag"] for step in steps].count("input") == 7  # rank, node, four switches, the search
+        assert [step["tag"] for step in steps].count(
+            "input"
+        ) == 8  # rank, node, four switches, the search, and the x axis
         browser.run("document.getElementById('stop').focus()")
         browser.press("Enter")
         browser.wait_for("document.getElementById('ask').open", "the question")

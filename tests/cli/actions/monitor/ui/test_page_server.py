@@ -22,7 +22,7 @@ from clusterctl.cli.actions.monitor.ui import connections
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui import server as servers
 from clusterctl.cli.actions.monitor.ui.connections import MAX_CONNECTIONS, MAX_HEAD, MAX_UNPROVEN, find_owners
-from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View
+from clusterctl.cli.actions.monitor.ui.feed import UnknownRunError, View, WholeLog
 from clusterctl.cli.actions.monitor.ui.fragments import render_lines
 from clusterctl.cli.actions.monitor.ui.server import (
     HEADERS,
@@ -47,6 +47,7 @@ class PlainSource:
     pressed: list[tuple[str, str]] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     let_go: threading.Event = field(default_factory=threading.Event)
+    silent: tuple[str, ...] = ()
 
     def follow(self, view: View) -> None:
         """Show a name and two lines that a node made up."""
@@ -61,8 +62,11 @@ class PlainSource:
         """Find the run by its short id too."""
         return find_known(text)
 
-    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+    def read_log(self, run_id: RunId) -> WholeLog:
         """Return two pieces, or report that the run is gone."""
+        return WholeLog(self._read_pieces(run_id), self.silent)
+
+    def _read_pieces(self, run_id: RunId) -> Generator[str, None, None]:
         if run_id != RUN:
             raise UnknownRunError("it is gone")
         try:
@@ -116,6 +120,7 @@ def server(source: PlainSource) -> Iterator[UiServer]:
         ("GET", "server.py", {}, 404),
         ("GET", "../server.py", {}, 404),
         ("GET", "stop", {}, 405),
+        ("GET", "open", {}, 405),
         ("HEAD", "", {}, 405),
         ("PUT", "stop", {}, 405),
         ("OPTIONS", "stop", {}, 405),
@@ -199,7 +204,7 @@ def test_a_browser_that_leaves_ends_its_download(
             ended.set()
 
     with monkeypatch.context() as patch:
-        patch.setattr(source, "read_log", read_nothing)
+        patch.setattr(source, "read_log", lambda run_id: WholeLog(read_nothing(run_id)))
         with closing(start_download(server)) as connection:
             text = b""
             while not text.endswith(b"\r\n\r\n"):  # what was not read would reset the connection
@@ -220,13 +225,34 @@ def test_a_download_that_breaks_is_a_failure_for_the_browser(
         yield "first\n"
         raise ConnectionLost("CC-SSH-015", node="gpu02")
 
-    monkeypatch.setattr(source, "read_log", break_off)
+    monkeypatch.setattr(source, "read_log", lambda run_id: WholeLog(break_off(run_id)))
     with closing(start_download(server)) as connection:
         text = b""
         with pytest.raises(ConnectionResetError):
             while received := connection.recv(4096):
                 text += received
     assert b"first\n" in text and b"\nthis log is not complete: CC-SSH-015 " in text
+
+
+def test_the_name_of_a_log_shows_that_nodes_are_missing(server: UiServer, source: PlainSource) -> None:
+    """Those that are known not to answer: a failure would leave no file to read, however often it is tried."""
+    name = f'attachment; filename="{RUN}.log"'
+    assert ask(server.url, "GET", f"log?run={RUN}")[1]["Content-Disposition"] == name
+    source.silent = ("gpu02",)
+    name = f'attachment; filename="{RUN}.incomplete.log"'
+    assert ask(server.url, "GET", f"log?run={RUN}")[1]["Content-Disposition"] == name
+
+
+def test_a_fold_is_opened_by_our_page_only(server: UiServer, source: PlainSource) -> None:
+    """In the pages of that run; of one that no page shows, nothing."""
+    with stream(server.url, RUN) as events:
+        events.read("part")
+        source.views[0].publish_rows("fold", {"more": render_lines(["folded"])})
+        body = f'{{"run": "{RUN}", "name": "more"}}'.encode()
+        assert press(server.url, "open", RUN, body, Origin="http://evil.example")[0] == 403
+        assert press(server.url, "open", RUN, body.replace(b"923c", b"923d"))[0] == 200
+        assert press(server.url, "open", RUN, body)[0] == 200
+        assert "folded" in events.read_part("fold/more", "")
 
 
 class Loaded(HTMLParser):

@@ -30,6 +30,7 @@ class Shown(View):
 
     def publish(self, name: str, html: Html) -> None:
         """Note it."""
+        super().publish(name, html)
         self.parts[name] = html.markup
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +10,7 @@ from browser import NEEDS_BROWSER, Browser, start_browser
 from page_client import find_known, serve_page
 
 from clusterctl.cli.actions.monitor.ui import fragments, overview
-from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.feed import View, WholeLog
 from clusterctl.console.run.listing import RunSummary
 from clusterctl.plans.report.markup import Html, element
 from clusterctl.plans.runs.progress import Progress
@@ -60,9 +60,9 @@ class Failed:
         """Find the run by its short id too."""
         return find_known(text)
 
-    def read_log(self, run_id: RunId) -> Generator[str, None, None]:
+    def read_log(self, run_id: RunId) -> WholeLog:
         """Return a line."""
-        yield f"{run_id}\n"
+        return WholeLog(f"{one}\n" for one in [run_id])
 
     def diagnose(self, run_id: str) -> Html:
         """Do nothing."""
