@@ -18,7 +18,7 @@ from clusterctl.plans.report.plot import Scale
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, make_scale
 from clusterctl.plans.report.result import describe_epoch, describe_step
 from clusterctl.plans.report.sections import Facts, describe_nodes, list_facts, state_chip
-from clusterctl.plans.runs.history import Launched
+from clusterctl.plans.runs.history import Launched, pick
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.text import command_line
@@ -280,9 +280,13 @@ def _render_equal(groups: Sequence[Group]) -> Html | None:
 def _plots(first: ReportedRun, second: ReportedRun, labels: Sequence[str]) -> Html | None:
     """Draw the numbers of both runs, from the launch of each."""
     scale = make_scale(first)
-    shift = scale.begin - make_scale(second).begin
+    other_scale = make_scale(second)
+    shift = scale.begin - other_scale.begin
     others = {scalars.name: scalars for scalars in choose_scalars(second.records)}
-    longest = Scale(scale.begin, max(scale.end, scale.begin + make_scale(second).seconds))
+    begun = [scale.trains_from, other_scale.trains_from and other_scale.trains_from + shift]
+    trains_from = min(pick(begun), default=None)
+    end = max(scale.end, scale.begin + other_scale.seconds)
+    longest = Scale(scale.begin, end, trains_from=trains_from)
     chosen = [
         (scalars, [(labels[1], other, shift)] if (other := others.get(scalars.name)) else [])
         for scalars in choose_scalars(first.records)

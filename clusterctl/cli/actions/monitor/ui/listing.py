@@ -47,8 +47,8 @@ class ListFollower:
     ) -> None:
         self._cluster, self._inventory, self._view = cluster, inventory, view
         self._find_runs, self._command = find_runs, command
-        self._used: dict[str, Usage] = {}
-        self._began: dict[RunId, float] = {}
+        self._used: dict[str, Usage] | None = None  # not known yet
+        self._shown: dict[RunId, RunSummary] = {}
         self._failure = NOTHING  # why no more samples come
 
     def follow(self, render_away: Callable[[FoundRuns], Html]) -> None:
@@ -62,20 +62,24 @@ class ListFollower:
             found = self._find_runs()
             runs = summarize_runs(sort_own_first(found.runs, me), me, found.node_names, found.offsets)
             self._used = _find_users(found, runs)
-            self._view.publish_rows("runs", overview.render_run_rows([self._steady(run) for run in runs]))
+            self._shown = {run.run_id: self._steady(run) for run in runs}
+            self._view.publish_rows("runs", overview.render_run_rows(list(self._shown.values())))
             self._view.publish("runs-note", overview.render_runs_note(len(runs), self._command))
             self._view.publish("problem", join([self._failure, render_away(found)]))
             if not self._view.pause(POLL):
                 return
 
     def _steady(self, run: RunSummary) -> RunSummary:
-        """Keep the beginning of a run as it was first seen, so that a row is not sent again and again."""
-        if run.began is None:
+        """Keep what was seen before of this attempt: its beginning, which seems to move, and its progress.
+
+        A busy node may have had no time to read its logs.
+        """
+        known = self._shown.get(run.run_id)
+        if known is None or known.attempt != run.attempt:
             return run
-        known = self._began.setdefault(run.run_id, run.began)
-        if abs(known - run.began) > STEADY:  # another attempt
-            known = self._began[run.run_id] = run.began
-        return replace(run, began=known)
+        has_moved = known.began is None or run.began is None or abs(known.began - run.began) > STEADY
+        began = run.began if has_moved else known.began
+        return replace(run, began=began, progress=run.progress or known.progress)
 
     def _try_watching_machines(self) -> None:
         """Watch them; if that fails show why, and no more the samples, which would look like new ones."""

@@ -107,13 +107,16 @@ class Usage:
 
 
 def render_machine_rows(
-    nodes: Sequence[NodeUsage], used: Mapping[str, Usage], down: Mapping[str, float], limit: float
+    nodes: Sequence[NodeUsage], used: Mapping[str, Usage] | None, down: Mapping[str, float], limit: float
 ) -> dict[str, Html]:
-    """Draw the machines; `down` is since when a node sends nothing (Unix s), `limit` after how many seconds it is."""
+    """Draw the machines; `down` is since when a node sends nothing (Unix s), `limit` after how many seconds it is.
+
+    `used` is None while the runs are not known.
+    """
     now = time.monotonic()
     groups = group_alike(nodes, now, limit, MAX_MACHINE_ROWS)
     if len(nodes) > MAX_MACHINE_ROWS:
-        groups = [part for group in groups for part in _split_by_use(group, used)]
+        groups = [part for group in groups for part in _split_by_use(group, used or {})]
     rows: dict[str, Html] = {}
     for group in groups[: 2 * MAX_MACHINE_ROWS]:
         name = fold_names([one.node.name for one in group])
@@ -131,15 +134,19 @@ def _split_by_use(group: Sequence[NodeUsage], used: Mapping[str, Usage]) -> list
 
 
 def _machine_row(
-    name: str, group: Sequence[NodeUsage], used: Mapping[str, Usage], down: Mapping[str, float], limit: float
+    name: str,
+    group: Sequence[NodeUsage],
+    used: Mapping[str, Usage] | None,
+    down: Mapping[str, float],
+    limit: float,
 ) -> Html:
     first, now = group[0], time.monotonic()
-    users = list(dict.fromkeys(used[one.node.name] for one in group if one.node.name in used))
+    users = list(dict.fromkeys(used[one.node.name] for one in group if one.node.name in used)) if used else []
     is_down = first.sample is None or is_silent(first, now, limit)
     heading = element("b", sanitize(name))
     if is_down:
         return table_row(heading, _describe_down(group, down), None, None, None, class_="down")
-    who: Child = element("span", tr("free"), class_="good")
+    who: Child = element("span", tr("free"), class_="good") if used is not None else None
     if users:
         who = users[0].render() if len(users) == 1 else trn("{n} run", "{n} runs", len(users))
     problem = sanitize(describe_problem(first, now, limit))
@@ -189,12 +196,13 @@ def _share(one: NodeUsage, *, has_gpus: bool) -> float | None:
 
 
 def render_strip(
-    nodes: Sequence[NodeUsage], used: Mapping[str, Usage], down: Mapping[str, float], limit: float
+    nodes: Sequence[NodeUsage], used: Mapping[str, Usage] | None, down: Mapping[str, float], limit: float
 ) -> Html:
     """Count the machines that are in use, free and down, with how busy their GPUs are, in a line."""
     summary, _ = summarize_usage(nodes, time.monotonic(), limit)
-    up = [one.node.name for one in nodes if one.sample is not None and one.node.name not in down]
-    busy = sum(name in used for name in up)
+    known = [] if used is None else [one.node.name for one in nodes if one.sample is not None]
+    up = [name for name in known if name not in down]
+    busy = sum(name in (used or {}) for name in up)
     counts = (
         (busy, tr("{n} in use", n=busy), "state-running"),
         (len(up) - busy, tr("{n} free", n=len(up) - busy), "state-succeeded"),

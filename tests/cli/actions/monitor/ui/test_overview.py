@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
 import pytest
 
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, View
+from clusterctl.cli.actions.monitor.ui.listing import ListFollower
 from clusterctl.cli.actions.monitor.ui.overview import (
     MAX_MACHINE_ROWS,
     Usage,
     render_machine_rows,
     render_run_rows,
     render_runs_note,
+    render_strip,
 )
 from clusterctl.cli.actions.monitor.ui.server import _events
 from clusterctl.cli.actions.monitor.ui.skeleton import render_page
+from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.console.run.listing import RunSummary
 from clusterctl.node.history.progress import PLACES
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.plans.runs.progress import Progress
 from clusterctl.protocol.run_id import RunId
-from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.inventory.model import Inventory, Node
 
 NOW = 1_790_000_000.0
 MAX_PAGE, MAX_UPDATE = 300_000, 20_000  # bytes
@@ -137,6 +141,29 @@ def test_machines_fold_and_each_says_whose_it_is() -> None:
     assert "down since" in rows["gpu007"] and "CC-SSH-013" in rows["gpu007"]
     assert 'href="#0001"' in rows["gpu[000-006,008-099]"] and "57 %" in rows["gpu[000-006,008-099]"]
     assert "free" in rows["gpu[100-199]"] and "61 °C" in rows["gpu[100-199]"]
+
+
+def test_a_machine_is_free_only_once_the_runs_are_known() -> None:
+    """Then a line counts the machines, in use, free and down, with how busy their GPUs are."""
+    machines = make_machines(4, 57)
+    unknown = [html.markup for html in render_machine_rows(machines, None, {}, 15.0).values()]
+    assert len(unknown) == 4 and "free" not in "".join(unknown)
+    assert "chip" not in render_strip(machines, None, {}, 15.0).markup
+    used = {"gpu000": Usage("0001", "pretrain", "ann")}
+    line = render_strip(machines, used, {"gpu003": NOW}, 15.0).markup
+    assert re.findall(">([^<]+)<", line) == ["4 nodes, 32 GPUs: 57 % busy", "1 in use", "2 free", "1 down"]
+
+
+def test_progress_that_was_seen_stays_when_a_node_has_no_time_to_read_it() -> None:
+    """Of the same attempt; when a run began stays too, within what clocks seem to move."""
+    inventory = Inventory(file="lab.yaml", cluster="lab", nodes=())
+    follower = ListFollower(Cluster(print), inventory, View(""), list, "clusterctl")  # type: ignore[arg-type]  # no runs are asked for
+    (run,) = make_runs(1)
+    follower._shown = {run.run_id: run}
+    busy = replace(run, progress=None, began=NOW + 1)
+    assert follower._steady(busy) == run
+    assert follower._steady(replace(busy, began=NOW + 60)) == replace(run, began=NOW + 60)
+    assert follower._steady(replace(busy, attempt=2)).progress is None
 
 
 def test_an_empty_list_shows_the_next_step() -> None:
