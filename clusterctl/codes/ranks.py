@@ -166,6 +166,12 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         "a file is missing on this node",
         do="Data is not sent with the code: it must be at the same path on every node. A relative path starts in the copy of the code; write outputs below CLUSTERCTL_OUTPUT_DIR.",
+        cases={
+            "output": Case(
+                "a file of the output directory is missing on {nodes}",
+                "Each node has its own output directory; the ranks on {owner} did not miss the file there. Copy it, or save and load it on every node.",
+            ),
+        },
         texts=("FileNotFoundError: [Errno 2] No such file or directory: '/data/images'",),
         command="clusterctl exec -- ls -ld {path}",
     ),

@@ -707,6 +707,10 @@ ENTRIES: Mapping[str, Entry] = {
                 "`{verb}` does not work on a Slurm cluster ({file})",
                 "use Slurm's own programs on the login node, or an inventory with nodes",
             ),
+            "export": Case(
+                "the nodes of a Slurm cluster are not started by ssh ({file})",
+                "`clusterctl export slurm` writes a script for sbatch",
+            ),
             "nodes": Case(
                 "`clean` on a Slurm cluster removes a run on all its nodes, not on some",
                 "remove --nodes and --exclude",

@@ -114,11 +114,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SYS-001": Entry(
         "error",
         "two nodes are the same machine",
-        why="Both would start processes on the same GPUs, and NCCL refuses that.",
+        why="Both would start processes on the same GPUs, and NCCL refuses that; ranks of Open MPI use the same shared memory and crash (SIGSEGV).",
         what="Two nodes of the inventory report the same boot and the same hostname. One machine may be listed by name and by address. NCCL identifies machines by these two values; if containers share both on purpose, set NCCL_HOSTID to a different value in each: NCCL and this check then treat them as two machines.",
         do="The inventory lists one machine twice: leave one out",
         cases={
             "": Case(fix="add --exclude {last}"),
+            "mpirun": Case(fix="add --exclude {last}, or for a test --set env.OMPI_MCA_btl=self,tcp"),
         },
     ),
     "CC-SYS-002": Entry(
@@ -318,7 +319,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         "no Open MPI on a node",
         why="`launcher: mpirun` starts mpirun on node 0 and its daemon orted on every node.",
-        what="The PATH of a non-login shell, after `activate`, has no `mpirun` or no `orted`. Both come with Open MPI; other MPIs have no orted. All nodes need the same version.",
+        what="The PATH of a non-login shell, after `activate`, has no `mpirun` or no `orted`. Both come with Open MPI 4; Open MPI 5 and other MPIs have no orted. All nodes need the same version.",
         do="Install Open MPI on every node, or add it to the PATH with `activate:`",
         cases={"": Case(fix=Same("{command}"))},
     ),

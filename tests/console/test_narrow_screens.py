@@ -222,6 +222,7 @@ def test_every_symptoms_command_keeps_its_words(name: str) -> None:
                     symptom_match=SymptomMatch(symptom, "", {"path": path, "module": "m"}),
                 ),
                 node,
+                node,
             )
             for node, path in ((name, name), ("PLAIN", "PLAIN"))
         ]

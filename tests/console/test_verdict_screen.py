@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -19,11 +20,13 @@ from clusterctl.console.run.verdict import (
 )
 from clusterctl.plans.diagnose.evidence import BusyProcess
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
+from clusterctl.plans.runs.cause import explain_cause
 from clusterctl.plans.runs.speed import Reason, SpeedVerdict, Wait
 from clusterctl.plans.runs.state import Attempt
-from clusterctl.plans.runs.verdict import verdict_to_json
+from clusterctl.plans.runs.verdict import cause_to_json, verdict_to_json
 from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.protocol.root_cause import Failure, find_cause
+from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.tracebacks import clip
 
 ATTEMPT = Attempt(1, "node_lost", "gpu02 is lost", "gpu01", None, None, None)
@@ -210,6 +213,73 @@ def test_the_state_is_the_one_coloured_text(
     assert "\x1b" not in "".join(rest)
     assert screen.getvalue().count("FAILED") == 1
     assert "36 lines of other ranks and of torchrun:" in screen.getvalue()
+
+
+RUN = "train-20261122T071140-03b1"
+
+
+def missing(rank: int, path: str) -> Failure:
+    """Make a rank that does not find a file."""
+    return fail(
+        rank,
+        (
+            "Traceback (most recent call last):",
+            f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'",
+        ),
+        1.0,
+    )
+
+
+def explain_missing(*failures: Failure) -> tuple[str, str]:
+    """Return what is shown of a missing file, and the command."""
+    cause = find_cause(list(failures), None)
+    assert cause is not None
+    shown = explain_cause(cause, RUN, "clusterctl -i lab.yaml")
+    assert cause_to_json(cause, RUN)["meaning"][1:] in shown.meaning
+    return shown.meaning, shown.fix
+
+
+def test_a_file_that_another_node_has_in_its_output_directory() -> None:
+    """Only node 0's rank saved the checkpoint: the other nodes are named, and the command that copies it."""
+    path = "/home/me/.clusterctl/outputs/train/out 1/ckpt.pt"
+    stopped = Failure("gpu01", 0, None, 15, 2.0)
+    meaning, fix = explain_missing(stopped, missing(10, path), missing(20, path))
+
+    assert meaning.startswith(
+        "A file of the output directory is missing on gpu[02-03]. Each node has its own"
+    )
+    assert "the ranks on gpu01 did not miss the file there" in meaning
+    assert shlex.split(fix) == [
+        *("clusterctl", "-i", "lab.yaml", "cp", "--run", short_id(RUN)),
+        *("gpu01:${output_dir}/out 1/ckpt.pt", "gpu[02-03]:${output_dir}/out 1/"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["/data/train.bin", "/w/outputs/other/ckpt.pt", "/w/outputs/train/", "outputs/train/ckpt.pt"]
+)
+def test_any_other_file_that_is_missing(path: str) -> None:
+    """It is data, or another job's, and no node is said to have it."""
+    meaning, fix = explain_missing(Failure("gpu01", 0, None, 15, 2.0), missing(10, path))
+
+    assert "Data is not sent with the code" in meaning and fix.endswith(f"exec -- ls -ld {path}")
+
+
+def test_a_module_that_is_missing_is_tried_with_the_jobs_own_python() -> None:
+    """In the run's directory and environment on that node: another interpreter may have it."""
+    raised = fail(
+        10, ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'grain'"), 1.0
+    )
+    assert shlex.split(explain_missing(raised)[1]) == [
+        *("clusterctl", "-i", "lab.yaml", "ssh", "gpu02", "--run", short_id(RUN)),
+        *("--", "sh", "-c", '"$CLUSTERCTL_PYTHON" -c "import grain"'),
+    ]
+
+
+def test_a_file_of_the_output_directory_that_no_node_has() -> None:
+    """With a home that nodes share, or a wrong name, there is nothing to copy."""
+    path = "/w/outputs/train/ckpt.pt"
+    assert "Data is not sent" in explain_missing(missing(0, path), missing(10, path))[0]
 
 
 def test_what_a_rank_reports_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,13 @@ def test_two_labs_are_named_and_chosen(home: dict[str, str], tmp_path: Path) -> 
     for words in (["--lab", "two", "ps"], ["ps", "--lab", "two"]):
         chosen = cctl(None, *words, cwd=tmp_path, **home)
         assert chosen.code == 0 and "inventory: lab two (given by --lab)" in chosen.err
+    inventory = Path(home["XDG_STATE_HOME"], "clusterctl", "lab", "two", "inventory.yaml")
+    healed = cctl(None, "-i", inventory, "lab", "heal", "gpu01", "--json", **home)
+    assert [lab["name"] for lab in json.loads(healed.out)["labs"]] == ["two"], healed.err
+    inside = cctl(
+        None, "-i", inventory.name, "lab", "ssh", "gpu01", "--", "hostname", cwd=inventory.parent, **home
+    )
+    assert (inside.code, inside.out) == (0, "gpu01\n"), inside.err
     both = cctl(None, "-i", "x.yaml", "ps", "--lab", "two", **home)
     assert (both.code, "CC-USE-090" in both.err) == (2, True)
     unknown = cctl(None, "--lab", "three", "ps", **home)

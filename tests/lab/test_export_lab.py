@@ -17,7 +17,7 @@ from variants import VARIANT
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
-from clusterctl.lab.layout import DEFAULT_NICS
+from clusterctl.lab.layout import DEFAULT_NICS, SLURM_INVENTORY
 
 # Without torch: every node meets node 0 at the address that it got, and reports which interface it was given.
 MEET = """
@@ -169,6 +169,10 @@ def test_slurm_runs_the_script_on_nodes_with_different_interfaces(
     assert {one["host"]: one["nic"] for one in found} == NICS
     assert {one["secret"] for one in found} == {"s"}
 
+    # the cluster's own inventory lists no node: a number of nodes is enough
+    script = export(
+        slurm, "slurm", job, "-i", slurm.directory / SLURM_INVENTORY, "--set", "nodes=3", "--force"
+    )
     number = submit(slurm, script, "fail")
     assert wait_for_job(slurm, number) == "JobState=FAILED ExitCode=3:0"
     assert "gpu02: exit 3;" in slurm.ssh("gpu01", f"cat p/t-{number}.out")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Bed
 from driving import cctl, leftovers, make_project, read_until, start_cctl
 from variants import VARIANT
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab
+from clusterctl.lab.layout import SLURM_INVENTORY
 
 pytestmark = [
     VARIANT,
@@ -58,6 +61,25 @@ def test_ranks_on_two_nodes_reduce_over_their_own_nics(cluster: Lab, tmp_path: P
     assert lines[0][5] != lines[2][5]
     assert leftovers(cluster) == {}
     assert left_in_memory(cluster) == []
+
+
+def test_ranks_on_a_slurm_cluster(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
+    """mpirun takes the run's nodes, not the allocation, in which it would find no room; ranks know their Slurm job."""
+    if shutil.which("slurmctld", path="/usr/sbin:/sbin") is None:
+        pytest.skip("slurmctld is not installed: apt-get install --no-install-recommends slurm-wlm")
+    slurm = make_lab(n=2, slurm=True)
+    source = ALLREDUCE.format(end="print('job', os.environ['SLURM_JOB_ID'], flush=True)")
+    job = make_project(tmp_path, source, launcher="mpirun", nodes=2, nproc_per_node=2)
+
+    result = cctl(slurm, "-i", slurm.directory / SLURM_INVENTORY, "launch", job, "--json")
+
+    assert result.code == 0, result.out + result.err
+    written = [entry["line"] for entry in result.json_lines() if entry.get("stream") == "stdout"]
+    assert sorted(line.split()[1:4] for line in written if line.startswith("up")) == [
+        [str(rank), "4", "6"] for rank in range(4)
+    ]
+    assert [line for line in written if line.startswith("job")] == ["job 1"] * 4
+    assert left_in_memory(slurm) == []
 
 
 def test_a_failed_rank_and_a_killed_daemon_are_named(cluster: Lab, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.context.load import LOCAL_FILE, lab_dir
+from clusterctl.cli.context.load import LOCAL_FILE, choose_inventory, lab_dir
 from clusterctl.cli.context.nodes import hint_next
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
@@ -153,9 +153,14 @@ def _hint_after_up(new_lab: Lab) -> None:
 
 
 def _name(given: str | None) -> str | None:
-    """Take --name, or the global --lab."""
+    """Take --name, or the global --lab, or the lab whose inventory the global -i names."""
     settings = click.get_current_context().find_object(Settings)
-    return given if given is not None or settings is None else settings.lab
+    if given is not None or settings is None:
+        return given
+    if settings.inventory is None:
+        return settings.lab
+    folder = choose_inventory(settings).path.absolute().parent
+    return folder.name if folder.parent == lab_dir() else None
 
 
 @lab.command(

@@ -293,9 +293,10 @@ def export(
 ) -> int:
     """Write a script that runs this job without clusterctl.
 
-    `slurm` writes a script for sbatch; without an inventory the job must give the number of nodes. `bash` writes
-    one that starts the nodes of the inventory by ssh and stops all of them when one fails or the script ends. What
-    the script leaves out is a comment in it and a note on the screen. Secrets are not in it. No node is contacted.
+    `slurm` writes a script for sbatch; without an inventory, or with that of a Slurm cluster, whose partition and
+    account it has, the job must give the number of nodes. `bash` writes one that starts the nodes of the inventory by
+    ssh and stops all of them when one fails or the script ends. What the script leaves out is a comment in it and a
+    note on the screen. Secrets are not in it. No node is contacted.
     """
     from clusterctl.cli.actions.init.write_files import write_new_file
     from clusterctl.cli.context.nodes import hint_next, notice
@@ -338,13 +339,16 @@ SUFFIXES: Mapping[Target, str] = {"slurm": "sbatch", "bash": "sh"}
 def _load_inventory_if_needed(settings: Settings, job: Job, target: Target) -> Inventory | None:
     """Read the inventory; Slurm has one of its own, so that a number of nodes will do."""
     try:
-        return load_inventory(settings)
+        inventory = load_inventory(settings, on_slurm=True)
     except UsageError as error:
         if error.code != "CC-USE-002" or target != "slurm":
             raise
         if not isinstance(job.nodes, int):
             raise UsageError("CC-USE-002", "slurm", nodes=job.nodes, file=job.file) from None
         return None
+    if inventory.slurm is not None and target != "slurm":
+        raise UsageError("CC-SLURM-007", "export", file=inventory.file)
+    return inventory
 
 
 def _plan_export(
@@ -356,6 +360,7 @@ def _plan_export(
 ) -> Export:
     from clusterctl.cli.context.code import read_code, read_job_setup
     from clusterctl.plans.export.shell import Export, choose_export_nodes
+    from clusterctl.plans.slurm.submission import choose_script_nodes
 
     # only for its errors: the script copies what is there when it runs, and only the source
     read_code(job, big=True, only_source=True)
@@ -363,7 +368,10 @@ def _plan_export(
     here = Path(output).parent if output is not None else Path(job.file).parent
     folder = os.path.relpath(Path(job.file).parent, here)
     paths = [entry.path for entry in setup.scan.manifest.entries] if setup else []
-    nodes = choose_export_nodes(job, inventory, target, choice)
+    if inventory is not None and inventory.slurm is not None:
+        nodes = choose_script_nodes(job, inventory.slurm, inventory.nodes[0], *choice)
+    else:
+        nodes = choose_export_nodes(job, inventory, target, choice)
     return Export(
         job,
         nodes,

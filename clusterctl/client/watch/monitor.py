@@ -123,7 +123,8 @@ class NodeReport:
             if kind == "rank_exited" and rank is not None:
                 return tr("{node}: rank {rank} failed", node=name, rank=rank)
             if kind == "torchrun_exited":
-                return tr("{node}: torchrun failed", node=name)
+                program = event.text("program", 40) or "torchrun"  # older nodes do not name it
+                return tr("{node}: {program} failed", node=name, program=translate_node_text(program))
         return None
 
 
@@ -270,7 +271,11 @@ def describe_start_event(event: Untrusted) -> str:
         return ""
     if name == "warm":
         return tr("torch is imported again: {reason}", reason=reason)
-    return tr("workers are not forked: {reason}", reason=reason) if name == "start_method" else ""
+    if name != "start_method":
+        return ""
+    if event.flag("keep_warm"):
+        return tr("workers are not forked, so keep_warm saves nothing: {reason}", reason=reason)
+    return tr("workers are not forked: {reason}", reason=reason)
 
 
 @dataclass(frozen=True)

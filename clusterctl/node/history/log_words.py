@@ -54,7 +54,7 @@ STEPS = _words(
 )
 # What may stand before `step`; warmup steps and save steps are settings.
 STEP_WORDS = _words(
-    "global train training completed optimizer current trainer validate validation val eval test at"
+    "global train training completed optimizer current trainer validate validation val eval test at info"
 )
 EPOCHS = _words("epoch ep 轮")
 TOTALS = ("total steps", "total optimization steps", "总步数")  # torchtitan, Trainer

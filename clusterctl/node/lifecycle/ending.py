@@ -117,7 +117,8 @@ def on_remaining(run: Run, processes: List[Stat]) -> None:
 
 def on_start_method(run: Run, method: str, text: str) -> None:
     """Record whether the first worker was forked, or had to be started with a new interpreter; `text` is why."""
-    run.effects.journal("start_method", {"method": method, "text": text})
+    keeps = "keep_warm" in run.attempt.spec.get("start", {})
+    run.effects.journal("start_method", {"method": method, "text": text, "keep_warm": keeps})
 
 
 def on_workers_started(run: Run, ranks: List[Rank]) -> None:
@@ -393,8 +394,15 @@ def judge(attempt: AttemptState, worlds: Mapping[Rank, Optional[int]]) -> Tuple[
     if attempt.cancelled is not None:
         return _judge_stop(attempt, attempt.cancelled)
     if attempt.exit != 0:
-        return FAILED, f"torchrun {describe_end(attempt.exit, attempt.signal)}"
+        return FAILED, f"{name_launcher(attempt.spec)} {describe_end(attempt.exit, attempt.signal)}"
     return _judge_worlds(attempt.spec, worlds)
+
+
+def name_launcher(spec: Spec) -> str:
+    """Name the process that starts the ranks of a node."""
+    if spec["module"]:
+        return "torchrun"
+    return "mpirun" if "mpi" in spec else "the program"
 
 
 def _judge_stop(attempt: AttemptState, reason: str) -> Tuple[StateName, str]:

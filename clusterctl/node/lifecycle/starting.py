@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Optional
 from ...protocol.exit_status import describe_end
 from ..gang.limits import READY_LIMIT
 from ..state.run_record import time_to_prepare
-from .ending import abort_start, fail, on_cancelled, on_tick, on_time_is_up, report, stop_servants
+from .ending import (
+    abort_start,
+    fail,
+    name_launcher,
+    on_cancelled,
+    on_tick,
+    on_time_is_up,
+    report,
+    stop_servants,
+)
 from .run import AttemptState, Phase, Run, new_attempt
 
 if TYPE_CHECKING:
@@ -300,7 +309,8 @@ def on_torchrun_exited(
     run.change(torchrun_runs=False)
     run.effects.set_state({"torchrun": entry})
     if run.attempt.started:
-        run.effects.journal("torchrun_exited", {"exit": exit_code, "signal": signal})
+        program = name_launcher(run.attempt.spec)
+        run.effects.journal("torchrun_exited", {"exit": exit_code, "signal": signal, "program": program})
         if exit_code == 0:
             stop_servants(run)
         else:
@@ -320,7 +330,7 @@ def on_torchrun_exited(
 def record_torchrun_failure(run: Run) -> str:
     """Return torchrun's end as the cause; one that was killed is recorded: it has left its workers for us."""
     attempt = run.attempt
-    reason = f"torchrun {describe_end(attempt.exit, attempt.signal)}"
+    reason = f"{name_launcher(attempt.spec)} {describe_end(attempt.exit, attempt.signal)}"
     if attempt.signal is not None and not attempt.has_cause:
         run.change(torchrun_killed={"rank": None, "reason": reason, "time": run.state.time})
     return reason

@@ -9,6 +9,7 @@ import functools
 import gc
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -108,7 +109,8 @@ def await_run(go: int, report: int, start: GateStart, obstacle: str) -> None:
     from ..fork.imports import TORCHRUN, record_imports
     from ..fork.worker_server import freeze_imports
 
-    if obstacle:
+    if obstacle and not select.select([go], [], [], 0)[0]:
+        os.close(go)  # a run that comes now sees that, and starts a gate
         sys.exit(obstacle)
     made = record_imports(sys.argv[0], start)
     freeze_imports()
@@ -121,7 +123,7 @@ def await_run(go: int, report: int, start: GateStart, obstacle: str) -> None:
     os.close(log)
     os.chdir(native(order["cwd"]))
     argv = [native(word) for word in order["argv"]]
-    difference = made.find_difference(argv[0], argv[1], env, order["start"])
+    difference = obstacle or made.find_difference(argv[0], argv[1], env, order["start"])
     write_report(report, {"warm": "exec" if difference else "fork", "text": difference})
     if difference:
         for descriptor in (go, report):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
@@ -24,7 +24,7 @@ from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.protocol.messages.environment import is_cleared
 from clusterctl.protocol.messages.facts import Facts, LockHolder
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import group_values
 from clusterctl.translation import to_translate, tr, trn
 
@@ -87,26 +87,40 @@ def render_size(number: int) -> str:
 
 
 @check("CC-SYS-001", needs=("machine",))
-def same_machine_with_gpus(context: CheckContext) -> Iterator[Hit]:
-    if context.needs_gpus():
-        yield from _same_machines(context)
+def same_machine_that_fails(context: CheckContext) -> Iterator[Hit]:
+    if _shares_memory_by_host(context.job):
+        for names, evidence in _same_machines(context, set()):
+            yield across_nodes(names, evidence, "mpirun", last=names[-1])
+    elif context.needs_gpus():
+        for names, evidence in _same_machines(context, {NCCL_HOSTID}):
+            yield across_nodes(names, evidence, last=names[-1])
 
 
 @check("CC-SYS-002", needs=("machine",))
 def same_machine(context: CheckContext) -> Iterator[Hit]:
-    if not context.needs_gpus():
-        yield from _same_machines(context)
-
-
-def _same_machines(context: CheckContext) -> Iterator[Hit]:
-    nodes_of = group_values(
-        ((facts.machine.hostname, facts.machine.boot_id, facts.environment.get(NCCL_HOSTID)), node.name)
-        for node, facts in context.known
-    )
-    for (hostname, boot_id, _), names in nodes_of.items():
-        if hostname and boot_id and len(names) > 1:
-            evidence = of_nodes(names, tr("hostname {host}, same boot", host=hostname))
+    if not context.needs_gpus() and not _shares_memory_by_host(context.job):
+        for names, evidence in _same_machines(context, {NCCL_HOSTID}):
             yield across_nodes(names, evidence, last=names[-1])
+
+
+def _shares_memory_by_host(job: Job | None) -> bool:
+    """Return whether Open MPI passes messages by shared memory between ranks that report the same host."""
+    return job is not None and job.launcher == "mpirun" and "OMPI_MCA_btl" not in job.env
+
+
+def _same_machines(context: CheckContext, variables: Collection[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield the nodes of each machine that has several, and how that shows; `variables` set them apart."""
+    nodes_of = group_values(
+        (
+            (machine.hostname, machine.boot_id, *(facts.environment.get(name) for name in variables)),
+            node.name,
+        )
+        for node, facts in context.known
+        for machine in [facts.machine]
+    )
+    for (hostname, boot_id, *_), names in nodes_of.items():
+        if hostname and boot_id and len(names) > 1:
+            yield names, of_nodes(names, tr("hostname {host}, same boot", host=hostname))
 
 
 @check("CC-SYS-003", needs=("limits",))

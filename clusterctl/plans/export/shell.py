@@ -44,11 +44,15 @@ Target = Literal["slurm", "bash"]
 
 @dataclass(frozen=True)
 class ExportNodes:
-    """The nodes of a script: how many, those whose settings it has, and whether it names them to Slurm."""
+    """The nodes of a script: how many, those whose settings it has, and whether it names them to Slurm.
+
+    `options` are those of sbatch that the inventory of a Slurm cluster gives.
+    """
 
     count: int
     members: tuple[Member, ...] = ()
     named: bool = False
+    options: tuple[str, ...] = ()
 
 
 def choose_export_nodes(

@@ -65,13 +65,15 @@ def _head(export: Export) -> list[str]:
 
 
 def _options(export: Export) -> list[str]:
-    job = export.job
+    job, given = export.job, export.nodes.options
+    has_time = any(option.startswith("--time=") for option in given)
     options = [
         f"--job-name={job.name}",
         f"--nodes={export.nodes.count}",
         "--ntasks-per-node=1",
         *_resources(export),
-        *([f"--time={render_time(job.time_limit)}"] if job.time_limit else []),
+        *([f"--time={render_time(job.time_limit)}"] if job.time_limit and not has_time else []),
+        *given,
         *(
             ["--nodelist=" + fold_names(member.name for member in export.members)]
             if export.nodes.named
@@ -81,7 +83,7 @@ def _options(export: Export) -> list[str]:
         "--open-mode=append",
         "--output=%x-%j.out",
     ]
-    hints = ["##SBATCH --partition=gpu", "##SBATCH --account=me"]
+    hints = [] if given else ["##SBATCH --partition=gpu", "##SBATCH --account=me"]
     if any(option.startswith("--cpus-per-task") for option in options):
         hints += render_comment(tr("cpus-per-task is for all workers of a node: raise it for data loaders"))
     return ["#", *(f"#SBATCH {option}" for option in options), *hints]

@@ -9,9 +9,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clusterctl.codes.lookup import find_entry
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.runs.verdict import ALONE_CODE, Verdict, advised_command, describe_alone
+from clusterctl.plans.runs.verdict import (
+    ALONE_CODE,
+    Verdict,
+    advised_command,
+    describe_alone,
+    describe_symptom,
+)
 from clusterctl.protocol.end_record import is_certain
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id
@@ -83,7 +88,7 @@ def explain_cause(
         source=source,
         task=_describe_ray_task(failure) if location else "",
         silent=_describe_silent(cause),
-        meaning=_describe_meaning(cause),
+        meaning=_describe_meaning(cause, run_id),
         tail=tuple(clip(line, MAX_LINE) for line in failure.tail),
         also=tuple(_list_consequences(cause)),
         fix=fix,
@@ -192,19 +197,18 @@ def _describe_silent(cause: Cause) -> str:
     return tr("one of these closed the connection, and none of them reported an error: {ranks}", ranks=ranks)
 
 
-def _describe_meaning(cause: Cause) -> str:
+def _describe_meaning(cause: Cause, run_id: str) -> str:
     if cause.symptom_match is None:
         return ""
-    entry = find_entry(cause.symptom_match.symptom.code)
-    title = tr(entry.title)
-    return tr("{meaning}. {advice}", meaning=title[:1].upper() + title[1:], advice=tr(entry.do))
+    title, advice = describe_symptom(cause, run_id)
+    return tr("{meaning}. {advice}", meaning=title[:1].upper() + title[1:], advice=advice)
 
 
 def _list_commands(cause: Cause, run_id: str, command: str) -> tuple[str, str]:
     """Return the command that the meaning advises, and the one that shows more; without one an empty text."""
     failure, run = cause.failure, short_id(run_id)  # the full id would not fit into 80 columns
     selector = ("--nodes", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
-    advised = advised_command(cause, run) if cause.symptom_match else ""
+    advised = advised_command(cause, run_id, run)
     logs = command_line("logs", run, *selector, command=command)
     return f"{command}{advised.removeprefix('clusterctl')}" if advised else "", "" if failure.lost else logs
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from posixpath import dirname
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -33,13 +34,13 @@ from clusterctl.protocol.end_record import EndRecord, RecordedPart, RunEnd, is_c
 from clusterctl.protocol.messages.files import AloneRecord, RunEndSummary
 from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.ranks import NodeRank
-from clusterctl.protocol.root_cause import Cause, Failure, render_ending
-from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
+from clusterctl.protocol.run_id import RunId, job_name_of
 from clusterctl.protocol.states import FAILED, LOST, STATES, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import as_in_project, quote_word
+from clusterctl.specs.text import as_in_project, command_line, quote_word
 from clusterctl.translation import english_of, tr
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 NOTHING_UNREACHABLE: Mapping[str, str] = MappingProxyType({})
 NO_PROGRESS_EXIT = 6
 ALONE_CODE, SUSPECTED_CODE = "CC-RUN-053", "CC-RUN-050"
+MISSING_FILE = "CC-JOB-017"
 NOT_ITS_END = (LOST, UNKNOWN)  # what is left of a node that could not record how its part ended
 
 
@@ -439,17 +441,17 @@ def alone_to_json(alone: AloneRecord) -> AloneEntry:
 def cause_to_json(cause: Cause, run_id: str) -> CauseEntry:
     """Return a cause as JSON: what failed first, what it wrote, what is known of it, and what followed."""
     code = cause.symptom_match.symptom.code if cause.symptom_match else None
-    entry = find_entry(code or "")
     file, line, *_ = (*cause.failure.own_frame, "", "")
+    meaning, advice = describe_symptom(cause, run_id)
     return {
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
         "file": as_in_project(file) or None,
         "line": int(line) if re.fullmatch(r"\d{1,9}", line) else None,
         "code": code,
-        "meaning": entry.title,
-        "advice": entry.do,
-        "command": advised_command(cause, run_id),
+        "meaning": english_of(meaning),
+        "advice": english_of(advice),
+        "command": advised_command(cause, run_id, run_id),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],
     }
@@ -477,13 +479,63 @@ def render_command(code: str, values: Mapping[str, str]) -> str:
         return ""
 
 
-def advised_command(cause: Cause, run: str) -> str:
-    """Return the command that shows more about what is known of the cause; nothing if there is none."""
+def describe_symptom(cause: Cause, run_id: str) -> tuple[str, str]:
+    """Return what is known of the cause, and advice in a sentence; nothing of one that no text shows."""
+    missing = find_missing_output(cause, run_id)
+    if missing is not None:
+        return word(MISSING_FILE, "output", {"nodes": missing.nodes, "owner": missing.owner})
+    entry = find_entry(cause.symptom_match.symptom.code if cause.symptom_match else "")
+    return tr(entry.title), tr(entry.do)
+
+
+def advised_command(cause: Cause, run_id: str, run: str) -> str:
+    """Return the command that shows more about what is known of the cause, or fixes it; nothing if there is none.
+
+    `run` is how the command calls the run.
+    """
     if cause.symptom_match is None:
         return ""
+    missing = find_missing_output(cause, run_id)
+    if missing is not None:
+        source = f"{missing.owner}:${{output_dir}}/{missing.path}"
+        target = (
+            f"{missing.nodes}:{dirname(f'${{output_dir}}/{missing.path}')}/"  # is made if it is not there
+        )
+        return command_line("cp", "--run", run, source, target, command="clusterctl")
     rank = {} if cause.failure.rank is None else {"rank": str(cause.failure.rank)}
     names = {**cause.symptom_match.values, **rank, "node": cause.failure.node, "run": run}
     return render_command(cause.symptom_match.symptom.code, names)
+
+
+@dataclass(frozen=True)
+class MissingOutput:
+    """A file that ranks of some nodes look for in `${output_dir}`, where those of `owner` did not miss it."""
+
+    path: str  # below the output directory
+    nodes: str
+    owner: str
+
+
+def find_missing_output(cause: Cause, run_id: str) -> MissingOutput | None:
+    """Return the file of the output directory that only some nodes miss; None for any other cause."""
+    known = cause.symptom_match
+    path = _missing_output(cause.failure, run_id)
+    if known is None or known.symptom.code != MISSING_FILE or not path:
+        return None
+    others = sorted(cause.consequences, key=lambda failure: failure.rank or 0)
+    missed = {
+        failure.node for failure in (cause.failure, *others) if _missing_output(failure, run_id) == path
+    }
+    owner = next((one.node for one in others if one.rank is not None and one.node not in missed), "")
+    return MissingOutput(path, fold_names(sorted(missed)), owner) if owner else None
+
+
+def _missing_output(failure: Failure, run_id: str) -> str:
+    """Return the path below the output directory of the file that a rank misses there; empty for anything else."""
+    match, job = find_symptom(failure), job_name_of(RunId(run_id))
+    if match is None or match.symptom.code != MISSING_FILE or not job:
+        return ""
+    return match.values.get("path", "").partition(f"/outputs/{job}/")[2]
 
 
 def describe_world_event(event: Untrusted) -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.export.shell import default_nproc
+from clusterctl.plans.export.shell import ExportNodes, default_nproc
 from clusterctl.plans.export.slurm import render_time
 from clusterctl.plans.launch.agent_spec import render_spec, restart_to_spec
 from clusterctl.plans.launch.placement import Member, needs_gpus
@@ -139,12 +139,11 @@ def refuse_unsupported(job: Job, slurm: Slurm) -> None:
 def plan_options(job: Job, slurm: Slurm, nodes: SlurmNodes, run_id: RunId) -> list[str]:
     """Return the options of sbatch."""
     limit = plan_slurm_time(job, slurm)
-    named = {"partition": slurm.partition, "account": slurm.account, "qos": slurm.qos}
     return [
         f"--job-name={run_id}",
         f"--nodes={nodes.total}",
         "--ntasks-per-node=1",
-        *(f"--{key}={value}" for key, value in named.items() if value),
+        *_account_options(slurm),
         *_plan_resources(job, slurm),
         *([f"--time={render_time(limit)}"] if limit else []),
         *([f"--nodelist={fold_names(nodes.names)}"] if nodes.names else []),
@@ -154,6 +153,29 @@ def plan_options(job: Job, slurm: Slurm, nodes: SlurmNodes, run_id: RunId) -> li
         "--open-mode=append",
         *slurm.extra,
     ]
+
+
+def _account_options(slurm: Slurm) -> list[str]:
+    named = {"partition": slurm.partition, "account": slurm.account, "qos": slurm.qos}
+    return [f"--{key}={value}" for key, value in named.items() if value]
+
+
+def choose_script_nodes(
+    job: Job, slurm: Slurm, login: Node, pattern: str | None, exclude: str | None
+) -> ExportNodes:
+    """Choose the nodes of a script for sbatch, and the options of the cluster that it has; no node is a spare."""
+    nodes = choose_slurm_nodes(replace(job, restart=None), pattern, exclude)
+    node = replace(login, ip=None, gpus=slurm.gpus_per_node)
+    names = nodes.names or (ANY_NODE,) * nodes.count
+    members = tuple(Member(replace(node, name=name), Slot(number)) for number, name in enumerate(names))
+    is_shorter = slurm.time is not None and (job.time_limit is None or slurm.time < job.time_limit)
+    options = (
+        *_account_options(slurm),
+        *([f"--time={render_time(slurm.time)}"] if slurm.time is not None and is_shorter else []),
+        *([f"--exclude={fold_names(nodes.excluded)}"] if nodes.excluded else []),
+        *map(quote_word, slurm.extra),
+    )
+    return ExportNodes(nodes.count, members, bool(nodes.names), options)
 
 
 def may_requeue(job: Job) -> bool:
@@ -213,7 +235,8 @@ printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >ended.new
 mv ended.new ended.json
 exit "$status"
 """
-SRUN = "srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none"
+# The task is no rank of MPI: else mpirun, or a program with mpi4py, would take itself for one.
+SRUN = "srun --export=ALL --mpi=none --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none"
 
 
 def render_script(job: Job, login: Node) -> str:

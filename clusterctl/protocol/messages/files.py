@@ -596,11 +596,13 @@ class JournalFacts(StartFailure, total=False):
     holders: list[str]
     torch: str
     method: str
+    keep_warm: bool
     master: str
     port: int | None
     ranks: list[Rank]
     rank: int
     process: str  # guardian or torchrun
+    program: str  # that starts the ranks
     pid: int
     exit: int | None
     signal: int | None

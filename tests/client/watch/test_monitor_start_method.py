@@ -12,4 +12,6 @@ def test_only_workers_that_could_not_be_forked_are_news() -> None:
 
     assert describe_start_event(Untrusted(execed)) == "workers are not forked: 4 threads run after the import"
     assert describe_start_event(Untrusted({**execed, "method": "fork"})) == ""
+    kept = describe_start_event(Untrusted({**execed, "keep_warm": True}))
+    assert kept == "workers are not forked, so keep_warm saves nothing: 4 threads run after the import"
     assert describe_start_event(Untrusted({"event": "workers"})) == ""

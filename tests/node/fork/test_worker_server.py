@@ -149,3 +149,17 @@ def test_where_a_fork_would_differ_the_workers_are_execed(
     method, text = started.method
     assert (method, text.startswith(reason.format(code=started.code))) == ("exec", True), text
     assert f"workers are not forked: {text}" in started.log()
+
+
+def test_a_run_that_took_a_gate_which_cannot_fork(gate: Start) -> None:
+    """Its obstacle was found once the run had taken it: it becomes a new interpreter and does not end."""
+    started = gate("waiting", env={"PYTHONMALLOC": "malloc"})
+    (started.code / "train.py").write_text("print('up')", encoding="utf-8")
+    started.read_report("ready")
+    (rank,) = started.go(["train.py"]).ended().values()
+
+    assert (rank.code, rank.stdout) == (0, "up\n"), started.log()
+    assert [report["text"] for report in started.reports if report.get("warm") == "exec"] == [
+        "PYTHONMALLOC is set"
+    ]
+    assert started.method == ("exec", "PYTHONMALLOC is set")

@@ -75,6 +75,7 @@ def stopping(reason: str, grace: float) -> tuple[Call, ...]:
     return call.scan_output(), call.journal("stopping", {"reason": reason, "grace": grace})
 
 
+MPIRUN = {"module": None, "mpi": {"slots": [2, 2]}}
 SERVED = {"ends_with": "node 0", "module": None, "world_size": 2}
 KILL_ALL = call.kill_below(spare_torchrun=False)
 EXIT_3 = {"rank": 0, "pid": 8, "exit": 3, "signal": None}
@@ -191,7 +192,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         exited(1, text="EADDRINUSE", has_workers=False), Phase.ENDING,
         (
             call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
-            call.journal("torchrun_exited", {"exit": 1, "signal": None}),
+            call.journal("torchrun_exited", {"exit": 1, "signal": None, "program": "torchrun"}),
             call.gang.report(Failed(1, "torchrun exited with 1")), tick_after(1.0),
             call.release_port(), call.set_state({"began": TIME_NOW}),
             call.send_client("failed", {"text": "EADDRINUSE", "port_taken": True}), call.close_client(),
@@ -238,7 +239,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         run_of(Phase.RUNNING), exited(0), Phase.RUNNING,
         (
             call.set_state({"torchrun": {**TORCHRUN, "exit": 0}}),
-            call.journal("torchrun_exited", {"exit": 0, "signal": None}), call.find_remaining(),
+            call.journal("torchrun_exited", {"exit": 0, "signal": None, "program": "torchrun"}), call.find_remaining(),
         ),
     ),
     "a stop gives the workers the grace": (
@@ -266,7 +267,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         run_of(Phase.RUNNING, spec=SERVED), exited(0), Phase.RUNNING,
         (
             call.set_state({"torchrun": {**TORCHRUN, "exit": 0}}),
-            call.journal("torchrun_exited", {"exit": 0, "signal": None}),
+            call.journal("torchrun_exited", {"exit": 0, "signal": None, "program": "the program"}),
             call.gang.report(StopOrder("node 0 has ended", 5.0, DONE)), call.find_remaining(),
         ),
     ),
@@ -282,7 +283,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         run_of(Phase.RUNNING, spec={**SERVED, "node_rank": 1}, held_failure="rank 1 exited with 1"),
         exited(1), Phase.RUNNING,
         (call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
-        call.journal("torchrun_exited", {"exit": 1, "signal": None})),
+        call.journal("torchrun_exited", {"exit": 1, "signal": None, "program": "the program"})),
     ),
     "node 0's program goes on: the failure counts": (
         run_of(
@@ -665,3 +666,10 @@ def test_success_needs_exit_0_every_worker_and_the_planned_world(
     spec: Any = {**SPEC, "processes": 2, "world_size": 4}
     attempt = new_attempt(spec, idle=False)._replace(started=True, exit=0)
     assert judge(attempt._replace(**seen), worlds) == (state, reason)
+
+
+def test_a_failure_names_the_launcher_that_it_was() -> None:
+    """Open MPI's, or what a job runs itself, is not called torchrun."""
+    for spec, name in (({}, "torchrun"), ({"module": None}, "the program"), (MPIRUN, "mpirun")):
+        failed = run_of(Phase.ENDING, spec=spec, exit=139).attempt
+        assert judge(failed, {}) == ("FAILED", f"{name} exited with 139")

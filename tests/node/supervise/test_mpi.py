@@ -120,6 +120,13 @@ def test_a_master_port_that_is_taken_is_reported(
         assert said == f"clusterctl: cannot listen on {head._order['head']}: Address already in use\n"
 
 
+def test_mpirun_sees_no_allocation_of_slurm() -> None:
+    """It would take its nodes from there; and one node's NIC is not that of all. What else there is stays."""
+    kept = {"PATH": "/bin", "OMPI_MCA_pml": "ob1", "SLURMISH": "x"}
+    step = {"SLURM_JOB_ID": "7", "SLURM_NODELIST": "gpu[01-02]", "SLURMD_NODENAME": "gpu01"}
+    assert mpi.mpirun_environment({**kept, **step, "OMPI_MCA_btl_tcp_if_include": "eth9"}) == kept
+
+
 def test_a_failure_that_found_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is there, and empty: mpirun's own code counts."""
     node = make_node(tmp_path, monkeypatch, 1)

@@ -6,11 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from exporting import option_lines
 
 from clusterctl.errors import SpecError, UsageError
+from clusterctl.plans.export.shell import Export
+from clusterctl.plans.export.slurm import render_slurm
 from clusterctl.plans.slurm.submission import (
     SlurmNodes,
     choose_named_nodes,
+    choose_script_nodes,
     choose_slurm_nodes,
     plan_check,
     plan_check_job,
@@ -107,6 +111,32 @@ def test_a_wrong_inventory_is_refused(text: str, code: str) -> None:
     with pytest.raises(SpecError) as caught:
         make_inventory(text)
     assert [issue.code for issue in caught.value.issues] == [code]
+
+
+def script_of(job: str, *choice: str | None) -> list[str]:
+    """Give the options of sbatch in a script for the cluster."""
+    inventory, parsed = make_inventory(), make_job(job)
+    assert inventory.slurm is not None
+    nodes = choose_script_nodes(parsed, inventory.slurm, inventory.nodes[0], *choice)
+    text = render_slurm(Export(parsed, nodes, file="job.sbatch")).text
+    assert "torch/bin/python" in text and "network=10.20.0.0/16" in text
+    return option_lines(text)
+
+
+def test_a_script_for_the_cluster_has_its_options() -> None:
+    """Partition, account and the rest come from the inventory, as at a launch; a number of nodes, or names."""
+    cluster = ["--partition=gpu,gpu2", "--account=cs-ml"]
+    rest = ["'--comment=a b'", "--no-requeue", "--open-mode=append", "--output=%x-%j.out"]
+    whole = ["--ntasks-per-node=1", "--gpus-per-node=8", "--exclusive", "--mem=0"]
+    assert script_of("nodes: 4", None, None) == [
+        *("--job-name=j", "--nodes=4", *whole, *cluster, "--time=02:00:00", "--constraint=a100", *rest),
+    ]
+    assert script_of("time_limit: 1h, restart: {max: 1, spares: 1}", "n[1-3]", "n2") == [
+        *("--job-name=j", "--nodes=2", *whole, "--time=01:00:00", *cluster, "--constraint=a100"),
+        *(rest[0], "--nodelist=n[1,3]", "--requeue", *rest[2:]),
+    ]
+    with pytest.raises(UsageError, match="all"):
+        script_of("nodes: all", None, None)
 
 
 def test_options_ask_for_what_the_job_needs() -> None:

@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Set
 
 from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG
 from ....protocol.untrusted import MalformedError, Untrusted, parse_object
@@ -49,6 +49,7 @@ MAX_UNPROVEN = 64  # connections without a proof of the key, and two for each no
 END_WAIT = 5.0  # seconds in which a stop explains why orted has ended
 FAILURE_WAIT = 2.0  # seconds between SIGTERM and the end for the ranks of a node where one has failed
 STOP_LIMIT = 5.0
+ALLOCATION_PREFIXES = ("SLURM_", "SLURMD_")
 
 
 def main(arguments: List[str]) -> None:
@@ -144,9 +145,8 @@ class MpiNode:
             report("cannot listen on %s: %s" % (self._order["head"], describe_os_error(error)))
             return 1
         threading.Thread(target=self.serve, args=(listener,), daemon=True).start()
-        environment = {**os.environ}
-        environment.pop("OMPI_MCA_btl_tcp_if_include", None)  # mpirun would give it to the ranks of all nodes
         try:
+            environment = mpirun_environment(os.environ)
             mpirun = subprocess.Popen(self._mpirun_command(), env=environment, start_new_session=True)
         except OSError as error:
             report("cannot start mpirun: %s" % error)
@@ -263,7 +263,10 @@ class MpiNode:
             except (OSError, MalformedError, ChannelError) as error:
                 problem = str(error)
             time.sleep(INTERVAL)
-        report("mpirun of node 0 (%s) sent nothing in %d s: %s" % (self._order["head"], JOIN_LIMIT, problem))
+        if not self._stopping:  # else another node's failure is why there is none
+            report(
+                "mpirun of node 0 (%s) sent nothing in %d s: %s" % (self._order["head"], JOIN_LIMIT, problem)
+            )
         return None
 
     def call_head(self, call: LineReader) -> str:
@@ -314,6 +317,19 @@ class MpiNode:
     def read_failure(self) -> int:
         """Return the exit code of the first rank that failed here; 0 if none did."""
         return next((int(code) for code in read_columns(self._ended) if code != "0"), 0)
+
+
+def mpirun_environment(own: Mapping[str, str]) -> Dict[str, str]:
+    """Return the variables of mpirun, to which the nodes and their slots are given.
+
+    In an allocation of Slurm it would take the nodes from there, and find no room on ours. It passes `OMPI_MCA_` on to
+    the ranks of all nodes, whose NICs differ. The ranks keep both: they inherit from their own node's orted.
+    """
+    return {
+        name: value
+        for name, value in own.items()
+        if name != "OMPI_MCA_btl_tcp_if_include" and not name.startswith(ALLOCATION_PREFIXES)
+    }
 
 
 def signal_group(pid: int, number: int) -> bool:
