@@ -124,7 +124,7 @@ class NodeReport:
                 return tr("{node}: rank {rank} failed", node=name, rank=rank)
             if kind == "torchrun_exited":
                 program = event.text("program", 40) or "torchrun"  # older nodes do not name it
-                return tr("{node}: {program} failed", node=name, program=translate_node_text(program))
+                return tr("{node}: {program} failed", node=name, program=program)
         return None
 
 

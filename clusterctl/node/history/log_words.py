@@ -52,7 +52,7 @@ STEPS = _words(
     "step steps iter iters iteration iterations batch global_step train_step num_updates update_step 步 步骤 步数 迭代 "
     "global_step/max_steps"
 )
-# What may stand before `step`; warmup steps and save steps are settings.
+# What may stand before `step`; warmup steps are settings.
 STEP_WORDS = _words(
     "global train training completed optimizer current trainer validate validation val eval test at info"
 )

@@ -402,7 +402,7 @@ def name_launcher(spec: Spec) -> str:
     """Name the process that starts the ranks of a node."""
     if spec["module"]:
         return "torchrun"
-    return "mpirun" if "mpi" in spec else "the program"
+    return "mpirun" if "mpi" in spec else "launcher"
 
 
 def _judge_stop(attempt: AttemptState, reason: str) -> Tuple[StateName, str]:

@@ -36,6 +36,7 @@ from clusterctl.protocol.messages.gang import NO_PROGRESS
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_id import RunId, job_name_of
+from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import FAILED, LOST, STATES, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import Untrusted
@@ -535,7 +536,7 @@ def _missing_output(failure: Failure, run_id: str) -> str:
     match, job = find_symptom(failure), job_name_of(RunId(run_id))
     if match is None or match.symptom.code != MISSING_FILE or not job:
         return ""
-    return match.values.get("path", "").partition(f"/outputs/{job}/")[2]
+    return match.values.get("path", "").partition(f"/{WorkdirPaths('').outputs}/{job}/")[2]
 
 
 def describe_world_event(event: Untrusted) -> str:

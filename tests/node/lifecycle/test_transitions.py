@@ -267,7 +267,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         run_of(Phase.RUNNING, spec=SERVED), exited(0), Phase.RUNNING,
         (
             call.set_state({"torchrun": {**TORCHRUN, "exit": 0}}),
-            call.journal("torchrun_exited", {"exit": 0, "signal": None, "program": "the program"}),
+            call.journal("torchrun_exited", {"exit": 0, "signal": None, "program": "launcher"}),
             call.gang.report(StopOrder("node 0 has ended", 5.0, DONE)), call.find_remaining(),
         ),
     ),
@@ -283,7 +283,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
         run_of(Phase.RUNNING, spec={**SERVED, "node_rank": 1}, held_failure="rank 1 exited with 1"),
         exited(1), Phase.RUNNING,
         (call.set_state({"torchrun": {**TORCHRUN, "exit": 1}}),
-        call.journal("torchrun_exited", {"exit": 1, "signal": None, "program": "the program"})),
+        call.journal("torchrun_exited", {"exit": 1, "signal": None, "program": "launcher"})),
     ),
     "node 0's program goes on: the failure counts": (
         run_of(
@@ -670,6 +670,6 @@ def test_success_needs_exit_0_every_worker_and_the_planned_world(
 
 def test_a_failure_names_the_launcher_that_it_was() -> None:
     """Open MPI's, or what a job runs itself, is not called torchrun."""
-    for spec, name in (({}, "torchrun"), ({"module": None}, "the program"), (MPIRUN, "mpirun")):
+    for spec, name in (({}, "torchrun"), ({"module": None}, "launcher"), (MPIRUN, "mpirun")):
         failed = run_of(Phase.ENDING, spec=spec, exit=139).attempt
         assert judge(failed, {}) == ("FAILED", f"{name} exited with 139")
