@@ -44,7 +44,7 @@ def test_the_next_launch_starts_from_what_is_warm(cluster: Lab, tmp_path: Path) 
 
     What makes a node start anew is in node/fork: test_imports.py decides, test_standby_run.py shows it.
     """
-    job = make_project(tmp_path, HELLO, nodes=2)
+    job = make_project(tmp_path, HELLO, nodes=2, start="fork")
     first, second = (node.name for node in cluster.nodes[:2])
     assert launch(cluster, job, "--keep-warm", "2m") == ([3.0, 3.0], {})
     warm = wait_until_warm(cluster, {first, second})
