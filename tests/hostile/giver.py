@@ -22,7 +22,7 @@ class Giver:
     def __init__(self, token: str, deed: Deed) -> None:
         self._token, self._deed = token.encode(), deed
         self._door = socket.create_server(("127.0.0.1", 0))
-        self.where = {"address": "127.0.0.1", "port": self._door.getsockname()[1], "token": token}
+        self.where = {"address": "127.0.0.1", "port": self._door.getsockname()[1], "token": token, "index": 1}
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 

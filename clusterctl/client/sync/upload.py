@@ -29,6 +29,7 @@ MIN_NODES = 3  # nodes for which passing on can win
 MIN_TOTAL_BYTES = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
 # receivers that failed, before any had it, from which it follows that the nodes do not reach each other
 MAX_FAILURES = 2
+MAX_RECEIVERS = 3  # at once from one node, which turns away more than four (node/sync/transfer.py)
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
 MAX_DIFFERING = 20  # paths that are named
@@ -71,10 +72,12 @@ class Distribution:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._chain: list[Provider] = []
-        self._provider_of: dict[str, Provider] = {}  # by receiver
+        self._chain: list[Provider] = []  # to which more receivers may go
+        self._before: dict[Provider, Provider | None] = {}
+        self._own: dict[str, Provider] = {}  # by receiver: at which it sends on
+        self._provider_of: dict[str, Provider] = {}  # by receiver that is not done
+        self._complaints: defaultdict[Provider, set[str]] = defaultdict(set)
         self._open_sessions: list[Session] = []
-        self._failures = 0
         self._any_succeeded = False  # one node has had it from another
 
     def offer(self, node: str, size: int) -> Offer | None:
@@ -84,33 +87,34 @@ class Distribution:
         address = self.addresses[node]
         return {"address": address.address, "ports": address.ports, "token": self.token}
 
-    def join(self, node: str, port: int | None, *, complete: bool = False) -> Provider | None:
-        """Put a node that provides at `port` at the end; return its provider, None if it has all or we send it."""
+    def add_source(self, node: str, port: int) -> None:
+        """Begin the chain with a node that has everything."""
         with self._lock:
-            if any(provider.node == node for provider in self._chain):
-                return self._provider_of.get(node)
-            last = self._chain[-1] if self._chain and not self._should_give_up else None
-            if last is not None and not complete:
-                self._provider_of[node] = last
+            self._append(node, port)
+
+    def join(self, node: str, port: int | None, size: int) -> Provider | None:
+        """Put a node that lacks `size` bytes at the end, if it provides at a port; return whom it receives from.
+
+        None: it lacks nothing, or we send it.
+        """
+        with self._lock:
+            last = self._chain[-1] if self._chain else None
             if port is not None and node in self.addresses:
-                self._chain.append(Provider(node, self.addresses[node].address, port))
-            return self._provider_of.get(node)
+                self._own[node] = self._append(node, port)
+            if size and node in self.addresses and self._is_worthwhile(size):
+                return self._assign(node, last)
+            return None
 
     def replace_provider(self, node: str, problem: str) -> Provider | None:
-        """Leave out the provider of a node, which reports a problem with it; return the one before, None if we send."""
+        """Return the provider before that of a node, which reports a problem with it; None if we send."""
         with self._lock:
             failed = self._provider_of.pop(node, None)
             if failed is None:
                 return None
-            self._leave_out(failed.node)
-            self._failures += 1
-            before = self._provider_of.get(failed.node)
-            while before is not None and before not in self._chain:
-                before = self._provider_of.get(before.node)
-            if before is not None and not self._should_give_up:
-                self._provider_of[node] = before
-            else:
-                before = None
+            self._complaints[failed].add(node)
+            if len(self._complaints[failed]) >= MAX_FAILURES:
+                self._leave_out(failed)
+            before = self._assign(node, self._before[failed])
         facts = {"node": node, "provider": failed.node, "problem": translate_node_text(problem)}
         if before is None:
             text = tr(
@@ -126,15 +130,26 @@ class Distribution:
         self.notice(text)
         return before
 
+    def index_of(self, provider: Provider) -> int:
+        """Return how far a provider is from the beginning of the chain, from 1."""
+        with self._lock:
+            index, before = 1, self._before[provider]
+            while before is not None:
+                index, before = index + 1, self._before[before]
+            return index
+
     def succeed(self, node: str) -> None:
         """A node has all contents: one that had them from another shows that the nodes reach each other."""
         with self._lock:
-            self._any_succeeded = self._any_succeeded or node in self._provider_of
+            provider = self._provider_of.pop(node, None)
+            self._any_succeeded = self._any_succeeded or provider is not None
 
     def remove_node(self, node: str) -> None:
         """A node has failed: no other is to receive from it."""
         with self._lock:
-            self._leave_out(node)
+            self._provider_of.pop(node, None)
+            if node in self._own:
+                self._leave_out(self._own[node])
 
     def keep_open(self, session: Session) -> None:
         """Leave a conversation open until all have the code."""
@@ -146,13 +161,31 @@ class Distribution:
             with suppress(Exception):
                 self._open_sessions.pop().close()
 
-    def _leave_out(self, node: str) -> None:
-        self._chain = [provider for provider in self._chain if provider.node != node]
+    def _append(self, node: str, port: int) -> Provider:
+        provider = Provider(node, self.addresses[node].address, port)
+        self._before[provider] = self._chain[-1] if self._chain else None
+        self._chain.append(provider)
+        return provider
 
-    @property
-    def _should_give_up(self) -> bool:
-        """Return whether the nodes do not reach each other: then each is sent it from here, all at the same time."""
-        return not self._any_succeeded and self._failures >= MAX_FAILURES
+    def _assign(self, node: str, provider: Provider | None) -> Provider | None:
+        """Assign a node to a provider, or to the next before it that may have one receiver more."""
+        if not self._any_succeeded and len(set().union(*self._complaints.values())) >= MAX_FAILURES:
+            return None  # the nodes do not reach each other: each is sent it from here, all at the same time
+        while provider is not None:
+            receivers = list(self._provider_of.values()).count(provider)
+            if (
+                provider in self._chain
+                and receivers < MAX_RECEIVERS
+                and node not in self._complaints[provider]
+            ):
+                self._provider_of[node] = provider
+                return provider
+            provider = self._before[provider]
+        return None
+
+    def _leave_out(self, provider: Provider) -> None:
+        if provider in self._chain:
+            self._chain.remove(provider)
 
     def _is_worthwhile(self, size: int) -> bool:
         """Decide whether a chain beats sending `size` bytes to every node."""
@@ -308,6 +341,7 @@ class _Transfer:
         self.sent = self.taken = self._answers = self._rounds = self._problems = 0
         self._distribution = upload.distribution
         self._provider: Provider | None = None
+        self._reported = False
         self._missing_bytes = 0  # bytes that were missing at the last report
         self._listener = ReplyReader(session, on_closed=self._closed_error, on_stalled=self._stalled_error)
 
@@ -330,13 +364,13 @@ class _Transfer:
     def _supply_missing(self, missing: frozenset[str], header: Untrusted) -> None:
         """Have what is missing sent: by another node, or by us where there is none or that failed."""
         size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
-        first, previously_missing, self._missing_bytes = self._missing_bytes == 0, self._missing_bytes, size
+        first, self._reported = not self._reported, True
+        previously_missing, self._missing_bytes = self._missing_bytes, size
         provider, problem = None, header.text("source_problem", 200)
         if first:
             self._on_expected(size)
             if self._distribution is not None:
-                port = header.integer("port", 1, 65535)
-                provider = self._distribution.join(self.node, port, complete=not missing)
+                provider = self._distribution.join(self.node, header.integer("port", 1, 65535), size)
         elif problem and self._provider is not None and self._distribution is not None:
             self._count_taken(previously_missing - size)
             self._problems += 1
@@ -348,6 +382,7 @@ class _Transfer:
                 "address": provider.address,
                 "port": provider.port,
                 "token": self._distribution.token,
+                "index": self._distribution.index_of(provider),
             }
             self.session.send({"source": address})
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Collection, Dict, List, NamedTuple, Tuple
 
 
 class Progress(NamedTuple):
@@ -47,11 +47,26 @@ class Received:
             self._paths.pop(sha, None)
             self._changed.notify_all()
 
-    def wait(self, after: int, timeout: float) -> Tuple[List[str], List[str]]:
-        """Wait until a content after the first `after` is whole, or a part of one is here; return both."""
+    def forget(self, missing: Collection[str]) -> None:
+        """Note that contents which were here are not any more."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._whole) > after or self._unfinished, timeout)
-            return self._whole[after:], list(self._unfinished)
+            self._whole = ["" if sha in missing else sha for sha in self._whole]
+            for sha in missing:
+                self._paths.pop(sha, None)
+
+    def wait(self, pending: Collection[str], after: int, timeout: float) -> Tuple[List[str], List[str], int]:
+        """Wait for one of some contents to be whole, of those after the first `after`, or for a part of one.
+
+        Returns those that are whole, those of which a part is here, and the count of all that have become whole.
+        """
+
+        def find() -> Tuple[List[str], List[str]]:
+            whole = dict.fromkeys(sha for sha in self._whole[after:] if sha in pending)
+            return list(whole), [sha for sha in self._unfinished if sha in pending]
+
+        with self._changed:
+            self._changed.wait_for(lambda: any(find()), timeout)
+            return (*find(), len(self._whole))
 
     def wait_for_more(self, sha: str, seen: Progress, size: int, timeout: float) -> Progress:
         """Wait until there is more than `seen` of a content of this size, or another file."""

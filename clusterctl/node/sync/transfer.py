@@ -64,6 +64,8 @@ CONNECT_LIMIT = 5.0  # seconds
 HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
 SILENCE_LIMIT = 10.0  # seconds without a byte
 PROVIDE_LIMIT = 1800.0  # seconds beyond the time for all contents, after which no node gets anything any more
+MAX_HELD = 8  # contents of which a receiver keeps a part for the next provider
+RENAME_LIMIT = 0.5  # seconds for a content to get its name
 WAIT_INTERVAL = 2.0  # seconds between two reports to a receiver that nothing has come here
 MAX_RECEIVERS = 4  # at once; who comes beyond that is turned away
 MAX_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
@@ -152,7 +154,10 @@ class Provider:
             requested = fields.texts("hashes", len(self._sizes))
             hashes = [sha for sha in dict.fromkeys(requested) if sha in self._sizes]
             stream.deadline = time.monotonic() + time_limit(self._sizes[sha] for sha in hashes)
-            held = {row.text(0): row.integer(1, 0) or 0 for row in fields.rows("held", len(hashes))}
+            held = {
+                row.text(0): row.integer(1, 0, self._sizes.get(row.text(0), 0)) or 0
+                for row in fields.rows("held", MAX_HELD)
+            }
             Outgoing(self._store, self._sizes, stream, held).send(hashes, self.coming)
 
 
@@ -161,23 +166,20 @@ class Outgoing:
 
     def __init__(self, store: Store, sizes: Dict[str, int], stream: Stream, held: Dict[Sha, int]) -> None:
         self._store, self._sizes, self._stream, self._held = store, sizes, stream, held
+        self._waited = 0.0  # seconds that have not been reported
 
     def send(self, hashes: List[Sha], coming: FrozenSet[Sha]) -> None:
         """Send what is here, then the rest in the order in which it comes."""
         self._send([sha for sha in hashes if sha not in coming])
-        pending, seen = {sha for sha in hashes if sha in coming}, 0
+        pending, count = {sha for sha in hashes if sha in coming}, 0
         while pending:
-            whole, unfinished = self._store.received.wait(seen, WAIT_INTERVAL)
-            seen += len(whole)
-            here = [sha for sha in whole if sha in pending]
-            self._send(here)
-            pending.difference_update(here)
-            followed = [sha for sha in unfinished if sha in pending]
-            for sha in followed:
+            with self._waiting():
+                whole, unfinished, count = self._store.received.wait(pending, count, WAIT_INTERVAL)
+            self._send(whole)
+            pending.difference_update(whole)
+            for sha in unfinished:
                 self._follow(sha)
                 pending.discard(sha)
-            if not (here or followed):
-                self._report_waiting()
         done: PlainClientFrame = {"done": True}
         self._stream.send(done)
 
@@ -190,41 +192,59 @@ class Outgoing:
         size, seen, source = self._sizes[sha], Progress("", self._held.get(sha, 0)), -1
         try:
             while seen.size < size:
-                progress = self._store.received.wait_for_more(sha, seen, size, WAIT_INTERVAL)
+                with self._waiting():
+                    progress = self._store.received.wait_for_more(sha, seen, size, WAIT_INTERVAL)
                 if progress.path != seen.path:
                     if seen.path:
                         self._send_again(sha)
                     if source >= 0:
                         os.close(source)
-                    source = self._open(sha, progress.path) if progress.path else -1
-                    seen = Progress(progress.path, 0 if seen.path else seen.size)
-                if progress.size <= seen.size:
-                    self._report_waiting()
-                while seen.size < progress.size:
-                    part = os.pread(source, min(PART, progress.size - seen.size), seen.size)
-                    seen = Progress(seen.path, seen.size + len(part))
-                    send_part(self._stream.send, sha, part, last=seen.size >= size)
+                    source, sent = -1, 0 if seen.path else seen.size
+                    source, seen = self._open(sha, progress.path), Progress(progress.path, sent)
+                seen = self._send_written(sha, source, seen, progress.size)
         finally:
             if source >= 0:
                 os.close(source)
 
+    def _send_written(self, sha: Sha, source: int, seen: Progress, size: int) -> Progress:
+        """Send a content from where it was seen up to `size`."""
+        while seen.size < size:
+            part = os.pread(source, min(PART, size - seen.size), seen.size)
+            if not part:
+                raise VerbError("CC-SYNC-009", "a file became shorter")
+            seen = Progress(seen.path, seen.size + len(part))
+            send_part(self._stream.send, sha, part, last=seen.size >= self._sizes[sha])
+        return seen
+
     def _open(self, sha: Sha, path: str) -> int:
-        """Open a content by the name that it is written under, or the one that it has once it is whole."""
-        try:
-            return open_content(path)
-        except FileNotFoundError:
+        """Open a content by the name that it is written under, or the one that it has once it is whole.
+
+        While it gets the other name, it may have neither. Returns -1 if nothing of it is here.
+        """
+        for name in (path, self._store.path(sha)) if path else ():
+            with suppress(FileNotFoundError):
+                return open_content(name)
+        if path:
+            time.sleep(RENAME_LIMIT)
             return open_content(self._store.path(sha))
+        return -1
 
     def _send_again(self, sha: Sha) -> None:
         again: PlainClientFrame = {"again": sha}
         self._stream.send(again)
 
-    def _report_waiting(self) -> None:
-        """Make the receiver go on waiting: how long contents take to come here does not count."""
-        if self._stream.deadline is not None:
-            self._stream.deadline += WAIT_INTERVAL
-        waiting: PlainClientFrame = {"wait": True}
-        self._stream.send(waiting)
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Count how long contents take to come here, and report it: for the receiver's limit that does not count."""
+        began = time.monotonic()
+        yield
+        self._waited += time.monotonic() - began
+        while self._waited >= WAIT_INTERVAL:
+            self._waited -= WAIT_INTERVAL
+            if self._stream.deadline is not None:
+                self._stream.deadline += WAIT_INTERVAL
+            waiting: PlainClientFrame = {"wait": True}
+            self._stream.send(waiting)
 
 
 def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Optional[Provider]:
@@ -268,7 +288,7 @@ def receive(
     A content of which only a part has come goes on there with the next provider, unless it was wrong.
     An OSError is the store's: the disk here is full, or worse.
     """
-    held = store.held()
+    held = keep_held(store, sizes)
     try:
         for header, body in _frames_from(provider, missing, sizes, held):
             step()
@@ -284,6 +304,8 @@ def receive(
             for sha, data, last in parts:
                 if sha not in missing:
                     raise TransferError("it sent something that was not requested")
+                if "blobs" in header:
+                    store.drop(sha)
                 store.add(sha, data, sizes[sha], last=last)
                 if last:
                     missing.discard(sha)
@@ -297,6 +319,16 @@ def receive(
         store.abandon()
         return f"{error}; its first part came from another node" if held else str(error)
     return ""
+
+
+def keep_held(store: Store, sizes: Dict[Sha, int]) -> Dict[Sha, int]:
+    """Return how much a receiver has of some contents, and drop what no provider can complete."""
+    held = store.held()
+    for count, (sha, size) in enumerate(list(held.items())):
+        if count >= MAX_HELD or size >= sizes[sha]:
+            store.drop(sha)
+            del held[sha]
+    return held
 
 
 def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
@@ -327,7 +359,9 @@ def _frames_from(
     provider: Source, missing: Set[str], sizes: Dict[str, int], held: Dict[Sha, int]
 ) -> Iterator[Frame]:
     total = sum(sizes[sha] for sha in missing)
-    deadline, waits = time.monotonic() + time_limit([total]), total / MIN_RELAY_RATE + GRACE
+    # the provider may lack more than this node; the first of a chain to give up is the one that sees the fault
+    waits = sum(sizes.values()) / MIN_RELAY_RATE + GRACE * provider["index"]
+    deadline = time.monotonic() + time_limit([total])
     try:
         with connect_to_provider(provider) as connection:
             stream = open_stream(connection, longest=MAX_HEADER)

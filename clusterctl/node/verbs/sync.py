@@ -111,7 +111,8 @@ def fill_store(
     sizes = content_sizes(rows)
     missing = find_missing(store, sizes, heartbeat)
     answer: Missing = {"missing": sorted(missing)}
-    if provider is not None:
+    store.received.forget(missing)
+    if provider is not None and all(sha in missing or store.path(sha) for sha in sizes):
         provider.coming, answer["port"] = frozenset(missing), provider.port
     heartbeat.send(answer)
     done = not missing
@@ -127,7 +128,7 @@ def fill_store(
         for sha, data, last in unpack_frame(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not requested")
-            if Untrusted(frame[0]).integer("at") == 0:
+            if not Untrusted(frame[0]).integer("at"):
                 store.drop(sha)  # what another node has sent of it
             store.add(sha, data, sizes[sha], last=last)
             heartbeat.step()

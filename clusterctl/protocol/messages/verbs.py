@@ -172,11 +172,12 @@ class Offer(TypedDict):
 
 
 class Source(TypedDict):
-    """Another node that has the contents."""
+    """Another node that has the contents, or receives them; `index` counts the chain from 1."""
 
     address: str
     port: int
     token: str
+    index: int
 
 
 class SyncRequest(OfNode):

@@ -236,7 +236,7 @@ def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
             target.send({"manifest": True}, relayed(source, plan, plan.manifest).contents.listing)
             while "missing" not in (frame := target.receive(HANG))[0]:
                 pass
-            target.send({"source": {"address": "127.0.0.1", "port": port, "token": "t"}})
+            target.send({"source": {"address": "127.0.0.1", "port": port, "token": "t", "index": 1}})
             while "copied" not in (frame := target.receive(HANG))[0]:
                 pass
     assert frame[0].record("copied").count("files") == 5

@@ -110,7 +110,7 @@ MAX_BYTES = {
     "connect": 22_400,
     "diagnose": 27_200,
     "exec": 9_000,
-    "files": 47_200,
+    "files": 47_800,
     "follow": 34_800,
     "history": 41_600,
     "idle": 3_800,
@@ -124,7 +124,7 @@ MAX_BYTES = {
     "slurm_pulse": 50_600,
     "start": 25_000,
     "stop": 29_100,
-    "sync": 29_500,
+    "sync": 30_000,
     "top": 18_400,
     "warm": 12_800,
 }

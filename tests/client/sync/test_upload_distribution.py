@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 import socket
@@ -207,7 +208,8 @@ def test_a_node_that_dies_costs_those_who_wait_for_it_a_way_round(
     assert sum(one.sent for name, one in brought.items() if name in living) == scan.manifest.size
     assert len(nodes.notices) == 1
     assert f"from {dead[0]} (" in nodes.notices[0]
-    assert "sent from this machine" in nodes.notices[0]
+    living_one = re.search(r"; it continues with (\w+)$", nodes.notices[0])
+    assert living_one[1] in living if living_one else "sent from this machine" in nodes.notices[0]
 
 
 def test_strangers_are_given_nothing(made: Callable[..., Nodes]) -> None:
@@ -308,20 +310,44 @@ def chain_of(names: str) -> Distribution:
 def test_each_receives_from_the_last_before_it() -> None:
     """The first is sent it from here; one that has all joins the chain, and receives from none."""
     chain = chain_of("abcd")
-    assert chain.join("a", 1) is None
-    assert chain.join("b", 2) == Provider("a", "192.0.2.1", 1)
-    assert chain.join("c", 3, complete=True) is None
-    assert chain.join("d", 4) == Provider("c", "192.0.2.1", 3)
+    assert chain.join("a", 1, SIZE) is None
+    assert chain.join("b", 2, SIZE) == at("a", 1)
+    assert chain.join("c", 3, 0) is None
+    assert chain.join("d", 4, SIZE) == at("c", 3)
+    assert chain.replace_provider("d", "it does not answer") == at("b", 2)
+    assert [chain.index_of(at(name, port)) for port, name in enumerate("abcd", 1)] == [1, 2, 3, 4]
+
+
+def at(node: str, port: int) -> Provider:
+    """Return a provider of the chain."""
+    return Provider(node, "192.0.2.1", port)
 
 
 def test_a_node_without_a_port_is_no_provider() -> None:
-    """It could not listen: the next receives from the one before."""
-    chain = chain_of("abc")
-    assert [chain.join("a", 1), chain.join("b", None), chain.join("c", 3)] == [
-        None,
-        Provider("a", "192.0.2.1", 1),
-        Provider("a", "192.0.2.1", 1),
-    ]
+    """It could not listen: the next ones receive from the one before, as many as that takes; then from here."""
+    chain = chain_of("abcdef")
+    assert chain.join("a", 1, SIZE) is None
+    assert [chain.join(name, None, SIZE) for name in "bcde"] == [at("a", 1)] * 3 + [None]
+    chain.succeed("b")
+    assert chain.join("f", None, SIZE) == at("a", 1)
+
+
+def test_who_lacks_little_or_has_no_address_is_sent_it_from_here() -> None:
+    """The chain is for what is worth it: with `auto`, much."""
+    chain = replace(chain_of("abc"), via="auto")
+    assert chain.join("a", 1, 10**9) is None
+    assert chain.join("b", 2, 1000) is None
+    assert chain.join("x", 3, 10**9) is None
+    assert chain.join("c", 3, 10**9) == at("b", 2)
+
+
+def test_a_source_is_its_own_provider() -> None:
+    """A node copies to another directory of its own; when that fails the others still have the source."""
+    chain = chain_of("ab")
+    chain.add_source("a", 1)
+    assert chain.join("a", 5, SIZE) == at("a", 1)
+    chain.remove_node("a")
+    assert chain.join("b", 2, SIZE) == at("a", 1)
 
 
 def test_the_next_continues_with_the_one_before_a_node_that_failed() -> None:
@@ -329,12 +355,13 @@ def test_the_next_continues_with_the_one_before_a_node_that_failed() -> None:
     notices: list[str] = []
     chain = replace(chain_of("abcd"), notice=notices.append)
     for port, name in enumerate("abcd", 1):
-        chain.join(name, port)
+        chain.join(name, port, SIZE)
     chain.succeed("b")
     chain.remove_node("c")
-    assert chain.replace_provider("d", "it does not answer") == Provider("b", "192.0.2.1", 2)
-    assert chain.replace_provider("d", "it closed the connection") == Provider("a", "192.0.2.1", 1)
+    assert chain.replace_provider("d", "it does not answer") == at("b", 2)
+    assert chain.replace_provider("d", "it closed the connection") == at("a", 1)
     assert chain.replace_provider("d", "it is too slow") is None
+    assert chain.replace_provider("d", "once more") is None
     assert [notice.partition(";")[2] for notice in notices] == [
         " it continues with b",
         " it continues with a",
@@ -342,13 +369,26 @@ def test_the_next_continues_with_the_one_before_a_node_that_failed() -> None:
     ]
 
 
+def test_one_node_that_reaches_no_other_does_not_end_the_chain() -> None:
+    """It complains of two; the others still receive from them."""
+    chain = chain_of("abcd")
+    for port, name in enumerate("abc", 1):
+        chain.join(name, port, SIZE)
+    assert chain.replace_provider("c", "it does not answer") == at("a", 1)
+    assert chain.replace_provider("c", "it does not answer") is None
+    assert chain.join("d", 4, SIZE) == at("c", 3)
+    assert chain.replace_provider("d", "it does not answer") is None, "two nodes have had it from no other"
+
+
 def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
     """Two that took it from no one are enough: no other tries a provider that it cannot reach."""
     names = "abcdefgh"
     chain = chain_of(names)
-    assert [chain.join(name, port) is None for port, name in enumerate(names[:4], 1)] == [True] + [False] * 3
+    assert [chain.join(name, port, SIZE) is None for port, name in enumerate(names[:4], 1)] == [True] + [
+        False
+    ] * 3
     assert [chain.replace_provider(name, "it does not answer") for name in "bcd"] == [None] * 3
-    assert [chain.join(name, 9) for name in names[4:]] == [None] * 4
+    assert [chain.join(name, 9, SIZE) for name in names[4:]] == [None] * 4
 
 
 class Paused:

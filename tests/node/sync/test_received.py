@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,64 @@ def test_while_nothing_comes_the_receiver_is_told_so(store: Store, monkeypatch: 
         pass
     own.close()
     other.close()
+
+
+OTHER = {hashlib.sha256(bytes([number])).hexdigest(): bytes([number]) for number in range(20)}
+
+
+def test_what_a_receiver_does_not_want_tells_it_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others arrive meanwhile: it is not told again and again that nothing has come."""
+    monkeypatch.setattr(transfer, "WAIT_INTERVAL", HANG)
+    own, other = socket.socketpair()
+    outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), {})
+    threading.Thread(target=outgoing.send, args=([SHA], frozenset({SHA})), daemon=True).start()
+    for sha, data in OTHER.items():
+        store.add(sha, data, 1)
+    store.add("b" * 64, b"x", SIZE, last=False)
+    store.add(SHA, DATA, SIZE)
+    stream = Stream(own.fileno(), own.fileno())
+    frame = stream.receive(HANG)
+    assert frame is not None
+    assert frame[0].keys() == {"blob", "last"}
+    while stream.receive(HANG) != ({"done": True}, b""):
+        pass
+    own.close()
+    other.close()
+
+
+def test_a_slow_uplink_is_reported_though_something_comes_all_the_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver's limit does not run while contents are awaited here, however short each wait is."""
+    monkeypatch.setattr(transfer, "WAIT_INTERVAL", 0.05)
+    own, other = socket.socketpair()
+    sizes = dict.fromkeys(OTHER, 1)
+    given = Stream(other.fileno(), other.fileno())
+    given.deadline = deadline = time.monotonic() + HANG
+    outgoing = Outgoing(store, sizes, given, {})
+    threading.Thread(target=outgoing.send, args=(list(OTHER), frozenset(OTHER)), daemon=True).start()
+    for sha, data in OTHER.items():
+        time.sleep(0.03)
+        store.add(sha, data, 1)
+    stream = Stream(own.fileno(), own.fileno())
+    waits = 0
+    while (frame := stream.receive(HANG)) != ({"done": True}, b""):
+        assert frame is not None
+        waits += "wait" in frame[0]
+    assert waits >= 5
+    assert given.deadline == pytest.approx(deadline + waits * 0.05)
+    own.close()
+    other.close()
+
+
+def test_a_content_that_has_gone_is_no_longer_here(store: Store) -> None:
+    """A second attempt wants it again: it is waited for, and sent once."""
+    store.add(SHA, DATA, SIZE)
+    store.received.forget({SHA})
+    receiver = Receiver(store, {})
+    store.add(SHA, DATA, SIZE)
+    assert receiver.read_bytes(SIZE) == (DATA, True)
+    assert receiver.read()[0] == {"done": True}
+    receiver.close()

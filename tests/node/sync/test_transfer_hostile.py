@@ -146,6 +146,26 @@ def test_a_hostile_giver_is_left(
     assert missing == {SHA}
 
 
+@pytest.mark.parametrize("length", [len(DATA), 1])
+def test_what_a_hostile_giver_has_begun_does_not_stop_the_next(
+    tmp_path: Path, stack: ExitStack, length: int
+) -> None:
+    """It gave a part, or all but the end, and hung up: the next one gives the whole, and is not blamed."""
+    first = Giver(TOKEN, frames(({"blob": SHA, "last": False}, packed(b"x" * length)), ({"blob": ""}, b"")))
+    second = Giver(TOKEN, frames(({"blobs": [[SHA, len(DATA)]]}, packed(DATA)), ({"done": True}, b"")))
+    stack.callback(first.close)
+    stack.callback(second.close)
+    (tmp_path / "work").mkdir(mode=0o700)
+    missing = {SHA}
+    with Store(str(tmp_path / "work")) as store:
+        first_problem = transfer.receive(store, {SHA: len(DATA)}, missing, first.where, lambda: None)
+        second_problem = transfer.receive(store, {SHA: len(DATA)}, missing, second.where, lambda: None)
+        assert store.has(SHA, len(DATA))
+    assert first_problem
+    assert second_problem == ""
+    assert missing == set()
+
+
 class Giving:
     """A real giver, with one content of its tree and one of another."""
 
@@ -157,7 +177,7 @@ class Giving:
         offer = {"address": "127.0.0.1", "ports": None, "token": TOKEN}
         self.giver = transfer.Provider(self.store, {SHA: len(DATA)}, offer)
         stack.callback(self.giver.close)
-        self.where = {"address": "127.0.0.1", "port": self.giver.port, "token": TOKEN}
+        self.where = {"address": "127.0.0.1", "port": self.giver.port, "token": TOKEN, "index": 1}
 
     def serves(self, folder: Path) -> bool:
         """Return whether an honest taker gets what it needs."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from session import Session
 
-from clusterctl.node.sync import store
+from clusterctl.node.sync import removal, store
 
 TEXT = b"print(1)\n"
 SHA = hashlib.sha256(TEXT).hexdigest()
@@ -236,7 +236,7 @@ def test_what_is_used_again_counts_as_used(tmp_path: Path) -> None:
 
 def test_a_sweep_minds_nobody_elses_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another sync has given its name since it was listed is none of ours."""
-    aside, list_entries = tmp_path / "store" / "incoming", store.list_entries
+    aside, list_entries = tmp_path / "store" / "incoming", removal.list_entries
     aside.mkdir(parents=True, mode=0o700)
     (aside / "part").touch()
     os.utime(aside / "part", (0, 0))
@@ -246,6 +246,6 @@ def test_a_sweep_minds_nobody_elses_rename(tmp_path: Path, monkeypatch: pytest.M
         (aside / "part").rename(tmp_path / "whole")
         return entries
 
-    monkeypatch.setattr(store, "list_entries", list_and_rename)
+    monkeypatch.setattr(removal, "list_entries", list_and_rename)
     with store.Store(str(tmp_path)):
         assert (tmp_path / "whole").exists()

@@ -315,7 +315,7 @@ class Copy:
         if distribution is None or port is None:
             self._send(cluster, relayed(files, relay, manifest), targets, into, None)
             return
-        distribution.join(source.name, port, complete=True)
+        distribution.add_source(source.name, port)
         self._send(cluster, relayed(files, relay, manifest), targets, into, distribution)
 
     def _send(
