@@ -146,7 +146,6 @@ def _log_section() -> Html:
         _switch("wrap", tr("wrap"), is_on=True),
         _switch("matches", tr("matches only")),
         element("span", id="count", class_="faint"),
-        element("a", tr("Download"), id="download", href="#", download=""),
     ]
     fields: list[Child] = [
         _field("rank", tr("rank"), "0-3,7"),
@@ -160,6 +159,7 @@ def _log_section() -> Html:
         element("button", "↓", id="next", type="button", aria_label=tr("next match")),
         element("span", id="hits", role="status", class_="faint"),
         element("button", tr("Pause"), id="follow", type="button"),
+        element("a", tr("Download"), id="download", href="#", download=""),
     ]
     return element(
         "section",

@@ -43,7 +43,7 @@ class Failed:
             view.publish("summary", fragments.render_missing(OTHER))
         elif view.run_id:
             culprit = element("i", hidden="", data_node="gpu02", data_rank=1, data_text="label 11")
-            view.publish("summary", element("div", "failed"))
+            view.publish("summary", element("div", element("h2", "failed")))
             view.publish("culprit", culprit)
             view.add_lines("gpu01", 0, "", NOISE, [1_790_000_000.0] * len(NOISE))
             view.add_lines("gpu01", 0, "stderr", ["Traceback (most recent call last):", "stopped"])
@@ -192,3 +192,25 @@ def test_every_refusal_says_why(browser: Browser) -> None:
         )
         assert hidden == [True, True, True]
         assert "was removed" in browser.run("return document.getElementById('summary').innerText")
+
+
+def test_the_controls_of_the_log_take_two_lines_of_a_telephone(browser: Browser) -> None:
+    """Also while something is sought; the switches come below the first line with a button."""
+    rows = (
+        "return new Set([...document.querySelectorAll('#log .filters > *, #log .options > *')].filter("
+        "one => one.getClientRects().length && !one.matches('.options')).map(one => {"
+        " const box = one.getBoundingClientRect(); return Math.round((box.top + box.bottom) / 20); })).size"
+    )
+    with serve_page(Failed(), "lab") as server:
+        browser.show("about:blank")
+        browser.show(f"{server.url}#923c", 400)
+        browser.wait_for("document.querySelectorAll('#lines > div').length > 400", "the lines")
+        assert browser.run(rows) == 2
+        enter(browser, "search", "loss=0.5")
+        assert browser.run(rows) == 2 and not browser.run(
+            "return document.getElementById('log-wrap').offsetParent"
+        )
+        browser.run("document.getElementById('options').click()")
+        assert browser.run("return document.getElementById('log-wrap').offsetParent") is not None
+        assert browser.run("return document.getElementById('options').ariaExpanded") == "true"
+        assert (browser.find_broken_layout(), browser.find_barriers()) == ([], [])
