@@ -125,7 +125,6 @@ TEMPLATES = (
     to_translate("node 0 cannot listen on {address} for the other nodes: {why}"),
     to_translate("every port is taken"),
     to_translate("no answer"),
-    to_translate("its program handles the signal for stacks"),
     to_translate("no answer within {limit} s"),
     to_translate("no data within {limit} s"),
     to_translate("no proof within {limit} s"),

@@ -28,7 +28,7 @@ dist.all_reduce(torch.ones(1000))
 ZOMBIE = """
 import os, threading, time
 
-if os.environ["RANK"] == "1":
+if os.environ.get("RANK", os.environ.get("NODE_RANK")) == "1":
     threading.Thread(target=time.sleep, args=(1000,)).start()
     raise RuntimeError("no more batches")
 time.sleep(1000)
@@ -79,9 +79,12 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
     assert leftovers(cluster) == {}
 
 
-def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(cluster: Lab, tmp_path: Path) -> None:
-    """It counts as failed, with its exception as the cause."""
-    job = make_project(tmp_path, ZOMBIE, zombie_after="1s", env=STUBBED)
+@pytest.mark.parametrize("launcher", ["torchrun", "python"])
+def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(
+    cluster: Lab, tmp_path: Path, launcher: str
+) -> None:
+    """It counts as failed, with its exception as the cause; also one that is a process without RANK, as with JAX."""
+    job = make_project(tmp_path, ZOMBIE, zombie_after="1s", env=STUBBED, launcher=launcher)
     done = cctl(cluster, "launch", "--json", job)
     assert done.code == 1, done.err
     verdict = done.json_lines()[-1]["verdict"]

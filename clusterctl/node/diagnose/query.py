@@ -3,8 +3,11 @@
 All ranks are asked at once and have LIMIT seconds; what one does not answer is missing from its row. What ranks
 write is passed on as it is, in bounded pieces. The verb `diagnose` sends it, the agent keeps it before it stops a run.
 
-Stacks are asked for by a signal, whose default action ends a process. So it goes only to one that has written that it
-takes it, is still that process, catches the signal now, and has the file for the stacks open; see `rank` for its side.
+A thread of the rank answers, which needs the GIL. Where C code holds it the stacks are asked for by a signal: they are
+read without the GIL then, which ends a process that executes Python meanwhile (measured: 1 of 24 times with Python
+3.13), and its default action ends any. So it goes only to a process that has written that it takes it, is still that
+process, catches the signal now, has the file for the stacks open, and whose threads all sleep or have computed for long
+without releasing the GIL; see `rank` for its side.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import re
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, cast
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 LIMIT = 1.0  # seconds for the ranks' answers
 STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come
+STILL_TIME = 0.2  # seconds between two looks at the threads of a process that has not answered
+STILL_TICKS = 5  # of processor time, 50 ms: Python releases the GIL each 5 ms if it is wanted
 POLL = 0.01
 MAX_RECORDS = 8 << 20  # bytes of flight recorders that are read
 ENTRIES = 12  # of each process group, unless more are asked for
@@ -37,9 +42,10 @@ MAX_MEMBERS = 4096  # characters
 STDERR_BYTES = 2048
 MAX_RANKS = 256
 MAX_ENTRIES, MAX_VALUES = 20_000, 1_000_000
-SIGNAL, STATE, RECORDS = 41, b"s", b"?"  # see rank.py
-MARKER = ("rank", "pid", "starttime", "stacks", "thread")
-MAIN = "main"  # the main thread's ident; runs that were started by an older clusterctl do not have it
+SIGNAL, STATE, STACKS, RECORDS = 41, b"s", b"t", b"?"  # see rank.py
+MARKER = ("pid", "starttime", "stacks", "thread")
+# Of a rank that was started as one; and the main thread's ident, which an older clusterctl does not write.
+OPTIONAL = ("rank", "world_size", "main")
 MAX_MARKERS = 1024
 MAX_STACK = 24 << 10  # bytes
 MAX_FRAMES = 100  # of a thread; faulthandler leaves out the outermost
@@ -56,13 +62,20 @@ ANSWERING = re.compile(
 )  # its own thread for us
 
 
-def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: int = ENTRIES) -> Diagnosis:
+def diagnose(
+    rundir: str,
+    state: State,
+    selected: Optional[List[int]],
+    entries: int = ENTRIES,
+    *,
+    by_signal: bool = True,
+) -> Diagnosis:
     """Ask the ranks of this node, or the selected ones, and wait for at most LIMIT seconds; `entries` of each group."""
     started = time.monotonic()
     folder = RunPaths(rundir).diagnosis(state["attempt"])
     asked = [one for one in find_ranks(folder, state) if selected is None or one.rank in selected]
     for one in asked:
-        one.request()
+        one.request(by_signal=by_signal)
     waiting = asked
     while waiting and time.monotonic() - started < LIMIT:
         waiting = [one for one in waiting if not one.has_answered()]
@@ -75,24 +88,68 @@ def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: 
 
 
 def find_ranks(folder: str, state: State) -> List[Asked]:
-    """Find the ranks in the agent's record; ranks that a program of the job has started are known by themselves."""
+    """Find the ranks in the agent's record; ranks that a program of the job has started are known by themselves.
+
+    A recorded program that is no rank counts under the number of its node, until processes below it are ranks.
+    """
     markers = read_markers(folder)
+    positions = read_positions(folder, markers)
     by_rank: Dict[int, Asked] = {}
     for number, record in state["ranks"].items():
-        identity = parse_identity(record)
+        identity = find_program(markers, parse_identity(record))
+        rank = int(number) if identity is None else positions.get(identity, int(number))
         marker: RankMarker = markers.get(identity, {}) if identity is not None else {}
-        by_rank[int(number)] = Asked(folder, int(number), identity, marker, record)
+        by_rank[rank] = Asked(folder, rank, identity, marker, record)
     known = {one.identity for one in by_rank.values()}
-    others = {
-        identity: marker
-        for identity, marker in markers.items()
-        if identity not in known and find_process(identity) is not None
-    }
-    if others and not any(one.marker for one in by_rank.values()):
+    others = {identity: rank for identity, rank in positions.items() if identity not in known}
+    if others and not known & set(positions):
         by_rank = {}  # the only recorded process has started them
-    for identity, marker in sorted(others.items()):
-        by_rank.setdefault(marker["rank"], Asked(folder, marker["rank"], identity, marker, None))
+    for identity, rank in others.items():
+        by_rank.setdefault(rank, Asked(folder, rank, identity, markers[identity], None))
     return [by_rank[rank] for rank in sorted(by_rank)][:MAX_RANKS]
+
+
+def find_program(markers: Mapping[Identity, RankMarker], program: Optional[Identity]) -> Optional[Identity]:
+    """Return what is asked in the place of a program: itself, or the first Python of its session, as after `uv run`."""
+    if program is None or (program in markers and catches_signal(program.pid)):
+        return program
+    session = [one for one in markers if session_of(one.pid) == program.pid and one != program]
+    return min(filter(find_process, session), key=lambda one: one.starttime, default=program)
+
+
+def session_of(pid: int) -> int:
+    """Return the session of a process; 0 if it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def read_positions(folder: str, markers: Mapping[Identity, RankMarker]) -> Dict[Identity, int]:
+    """Return the rank of each living process that has one: as it was started, else as it reports now.
+
+    The first are those of the largest world: a program may have several, as where Ray trains and generates.
+    """
+    living = [identity for identity in markers if find_process(identity) is not None]
+    bases = {one: os.path.join(folder, str(one.pid)) for one in living if "rank" not in markers[one]}
+    before = {base: file_version(base + ".state") for base in bases.values()}
+    waiting = [base for base in before if send_question(base, STATE)]
+    deadline = time.monotonic() + STATE_LIMIT
+    while waiting and time.monotonic() < deadline:
+        time.sleep(POLL)
+        waiting = [base for base in waiting if file_version(base + ".state") == before[base]]
+    found = [(markers[one] if one not in bases else read_position(bases[one]), one) for one in living]
+    ranks = [(-marker.get("world_size", 0), one, marker["rank"]) for marker, one in found if "rank" in marker]
+    return {identity: rank for _, identity, rank in sorted(ranks)}
+
+
+def read_position(base: str) -> RankMarker:
+    """Read the rank of a process and the size of its world, as it has reported them last; nothing if it has none."""
+    with suppress(MalformedError):
+        content = parse_object((read_text(base + ".state") or "").encode("utf-8"))
+        rank, size = content.integer("rank", 0), content.integer("size", 0)
+        return {} if rank is None or size is None else {"rank": rank, "world_size": size}
+    return {}
 
 
 class Asked:
@@ -111,44 +168,45 @@ class Asked:
         self._stacks = StackRequest(folder, identity, marker) if identity else None
         self._ticks = read_ticks(identity)
         self._asked_at = time.monotonic()
-        self._records_before = self._state_before = file_version("")
-        self._waits_for_state = self._waits_for_stack = self._waits_for_records = False
+        self._before: Dict[str, object] = {}  # versions of the answers
+        self._waits_for_stack = self._waits_for_records = False
+        self._may_signal = self._is_signalled = self._lacks_stack = False
         self._problem = ""
 
-    def request(self) -> None:
-        """Send the byte, if this process takes it; the signal follows once it has reported that it takes that too."""
+    def request(self, *, by_signal: bool) -> None:
+        """Ask its thread; without an answer the signal may follow."""
         self._problem = self._stacks.find_obstacle() if self._stacks is not None else "ended"
         if self._stacks is None or self._problem:
             return
-        self._records_before = file_version(self._base + ".records")
-        self._state_before = file_version(self._base + ".state")
-        self._waits_for_state = self._waits_for_records = send_question(self._base, RECORDS)
-        if not self._waits_for_state:
-            self._waits_for_stack = self._stacks.send()
+        self._before = {suffix: file_version(self._base + suffix) for suffix in (".state", ".records")}
+        self._waits_for_stack, self._may_signal = True, by_signal
+        self._waits_for_records = self._stacks.request(STACKS + RECORDS)
 
-    def _request_stacks(self, stacks: StackRequest) -> None:
-        """Send the signal, unless the process has answered that it goes to a handler of the job."""
-        state = read_state(self._base) if self._has_state() else None
-        self._waits_for_state = False
-        if state is not None and not state.ours:
-            self._problem = "its program handles the signal for stacks"
-        else:
-            self._waits_for_stack = stacks.send()
-
-    def _has_state(self) -> bool:
-        return file_version(self._base + ".state") != self._state_before
+    def _has_new(self, suffix: str) -> bool:
+        return file_version(self._base + suffix) != self._before[suffix]
 
     def has_answered(self) -> bool:
         """Whether nothing is missing any more."""
-        if self._waits_for_state and self._stacks is not None:
-            if not self._has_state() and time.monotonic() - self._asked_at < STATE_LIMIT:
-                return False
-            self._request_stacks(self._stacks)
-        if self._waits_for_records and file_version(self._base + ".records") != self._records_before:
-            self._waits_for_records = False
         if self._waits_for_stack and self._stacks is not None:
-            self._waits_for_stack = not self._stacks.is_complete()
+            self._check_stack(self._stacks)
+        if self._waits_for_records and self._has_new(".records"):
+            self._waits_for_records = False
         return not self._waits_for_records and not self._waits_for_stack
+
+    def _check_stack(self, stacks: StackRequest) -> None:
+        """Look for the stacks, which the thread writes before its state; send the signal if neither comes."""
+        if self._has_new(".state"):
+            self._waits_for_stack, self._lacks_stack = False, not stacks.has_grown()
+        elif self._is_signalled:
+            self._waits_for_stack = not stacks.is_complete()
+        elif self._may_signal and time.monotonic() - self._asked_at >= STATE_LIMIT:
+            self._is_signalled = stacks.send_if_still()
+
+    def _find_problem(self) -> str:
+        """Return the reason why there are no stacks; empty if there are."""
+        if self._stacks is None or not (self._waits_for_stack or self._lacks_stack):
+            return self._problem
+        return "no answer" if self._stacks.takes_signal() else "does not take the signal"
 
     def describe(self, rundir: str, stacks: List[str], entries: int, now: float) -> RankEvidence:
         """Return all that is known; equal stacks are kept once."""
@@ -156,7 +214,7 @@ class Asked:
         row: RankEvidence = {
             "rank": self.rank,
             "pid": identity.pid if identity else None,
-            "problem": self._problem or ("no answer" if self._waits_for_stack else ""),
+            "problem": self._find_problem(),
         }
         if record is not None:
             row["exit"], row["signal"] = record["exit"], record["signal"]
@@ -268,7 +326,7 @@ def read_markers(folder: str) -> Dict[Identity, RankMarker]:
     for path in list_folder(folder, "*.json")[:MAX_MARKERS]:
         with suppress(MalformedError):
             content = parse_object((read_text(path) or "").encode("utf-8"))
-            numbers = {name: content.integer(name, 0) for name in (*MARKER, MAIN)}
+            numbers = {name: content.integer(name, 0) for name in (*MARKER, *OPTIONAL)}
             marker = {name: number for name, number in numbers.items() if number is not None}
             if all(name in marker for name in MARKER):
                 known = cast("RankMarker", marker)
@@ -292,11 +350,11 @@ def read_state(base: str) -> Optional[RankState]:
 
 
 def send_question(base: str, question: bytes) -> bool:
-    """Ask a rank for what it knows; False if the question is not read."""
+    """Ask a rank for what it knows, a byte each; False if the question is not read."""
     try:
         descriptor = os.open(base + ".ask", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return os.write(descriptor, question) == 1
+            return os.write(descriptor, question) == len(question)
         finally:
             os.close(descriptor)
     except OSError:
@@ -308,33 +366,61 @@ class StackRequest:
 
     def __init__(self, folder: str, identity: Identity, marker: RankMarker) -> None:
         self._identity, self._marker = identity, marker
-        self._path = os.path.join(folder, "%d.stacks" % identity.pid)
+        self._base = os.path.join(folder, str(identity.pid))
+        self._path = self._base + ".stacks"
         self._start = self._size = 0
+        self._threads: Dict[int, ThreadUse] = {}  # at the first look
+        self._next_check = 0.0
 
     def find_obstacle(self) -> str:
-        """Return the reason why this process must not be sent the signal; empty if it may."""
+        """Return the reason why this process cannot be asked; empty if it can."""
         stat = find_process(self._identity)
         if stat is None or not stat.running:
             return "ended"
         if stat.state in STOPPED:
             return "stopped"
-        if not self._marker:
-            return "not prepared"
-        catches = catches_signal(stat.pid) and has_open(stat.pid, self._marker["stacks"], self._path)
-        return "" if catches else "does not take the signal"
+        return "" if self._marker else "not prepared"
 
-    def send(self) -> bool:
+    def request(self, question: bytes) -> bool:
+        """Ask its thread; False if there is none: it ends before destructors run."""
+        self._start = self._size = file_size(self._path)
+        return self._has_thread() and send_question(self._base, question)
+
+    def _has_thread(self) -> bool:
+        return os.path.exists("/proc/%d/task/%d" % (self._identity.pid, self._marker["thread"]))
+
+    def takes_signal(self) -> bool:
+        """Whether the signal is for us, and ends nothing."""
+        pid, state = self._identity.pid, read_state(self._base)
+        is_ours = state is None or state.ours
+        return is_ours and catches_signal(pid) and has_open(pid, self._marker["stacks"], self._path)
+
+    def send_if_still(self) -> bool:
+        """Send the signal if no thread executes Python, by two looks at least; returns whether it was sent."""
+        if time.monotonic() < self._next_check:
+            return False
+        self._next_check = time.monotonic() + STILL_TIME
+        threads, is_first = read_threads(self._identity.pid), not self._threads
+        self._threads = self._threads or threads
+        still = not is_first and is_still(self._threads, threads, self._marker["thread"])
+        return still and self.takes_signal() and self._send()
+
+    def _send(self) -> bool:
         """Send the signal, to a thread that only waits for this, so that no call of the others is interrupted."""
         self._start = self._size = file_size(self._path)
-        pid, thread = self._identity.pid, self._marker["thread"]
-        targets = [thread] if os.path.exists("/proc/%d/task/%d" % (pid, thread)) else []
-        for target in (*targets, pid):  # the thread ends before destructors run
+        pid = self._identity.pid
+        targets = [self._marker["thread"]] if self._has_thread() else []
+        for target in (*targets, pid):
             try:
                 os.kill(target, SIGNAL)
             except OSError:
                 continue
             return True
         return False
+
+    def has_grown(self) -> bool:
+        """Whether stacks have come."""
+        return file_size(self._path) > self._start
 
     def is_complete(self) -> bool:
         """Whether stacks have come and have not grown since the last look."""
@@ -384,6 +470,35 @@ def is_script_over(main_stack: str) -> bool:
     """Whether the main thread is known to have left the script: no frame of a module is in its stack."""
     frames = main_stack.split("\n") if main_stack else []
     return 0 < len(frames) < MAX_FRAMES and not any(frame.endswith(" in <module>") for frame in frames)
+
+
+class ThreadUse(NamedTuple):
+    """The kernel's letter for a thread, and its processor time in clock ticks."""
+
+    state: str
+    ticks: int
+
+
+def read_threads(pid: int) -> Dict[int, ThreadUse]:
+    """Look at all threads of a process."""
+    threads = {}
+    for path in list_folder("/proc/%d/task" % pid):
+        fields = (read_text(path + "/stat") or "").rpartition(")")[2].split()
+        if len(fields) > 12:
+            threads[int(os.path.basename(path))] = ThreadUse(fields[0], sum(map(int, fields[11:13])))
+    return threads
+
+
+def is_still(before: Mapping[int, ThreadUse], now: Mapping[int, ThreadUse], answering: int) -> bool:
+    """Whether no thread executes Python: each sleeps, or has computed without releasing the GIL, which is C code then.
+
+    The thread that answers must wait for the GIL; one that only lacks a processor is on its way.
+    """
+    for thread, use in now.items():
+        has_computed = thread in before and use.ticks - before[thread].ticks >= STILL_TICKS
+        if use.state == "R" and (thread == answering or not has_computed):
+            return False
+    return bool(now)
 
 
 def catches_signal(pid: int) -> bool:

@@ -4,12 +4,15 @@ This file is also written into a run's directory, beside a `sitecustomize.py` th
 worker imports before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of
 the process PID there are in the directory of the attempt:
 
-    PID.json     written last: the process can be asked; and where the rank is, see `supervise/ranks/nested.py`
-    PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, also while C code holds the GIL
+    PID.json     written last: the process can be asked; and where the rank is, see `supervise/ranks/nested.py`; rank is
+                 null in a process that was started without RANK
+    PID.stacks   where faulthandler writes the stacks of all threads: called by the thread that answers, which holds
+                 the GIL then, or on SIGNAL, while C code holds it; while Python runs that ends the process now and then
     PID.ask      a FIFO: for each byte a thread answers, while the main thread waits in C
-    PID.state    the first answer: whether an exception has ended the script, and whether SIGNAL is still ours; also
-                 written at the exit after such an exception, because the thread does not live as long as destructors
-    PID.records  the second answer, for RECORDS only: one line of JSON per recorder of torch, or why there is none
+    PID.state    the answer to each: whether an exception has ended the script, whether SIGNAL is still ours, and rank
+                 and size of the world as they are now, null where there are none; also written at the exit after such
+                 an exception, because the thread does not live as long as destructors
+    PID.records  the answer to RECORDS, after that: one line of JSON per recorder of torch, or why there is none
     PID.group    {"pid", "starttime", "size", "rank", "ended"}: its process group of torch, which it has at its exit;
                  size: null until it exits, 0 where it is not known, 1 if torch.distributed is imported and was never
                  initialized, else the ranks of its default group; rank: its own in that group, else null; ended: when
@@ -17,6 +20,10 @@ the process PID there are in the directory of the attempt:
 
 The last is written by every Python process of an attempt, not only the ranks: a rank may leave the training to a
 process that it starts. A process that has not imported torch.distributed removes it at its exit.
+
+A process without RANK may be a rank as well: the only one of its node under `launcher: python`, as with JAX, or one
+of Ray or mp.spawn, which gets its rank after its start. So all processes are prepared down to those that are started
+with RANK; what these start is not. A process that is no rank at its exit removes its files.
 
 Not here: who asks (`query`), and who reads the groups (`supervise/ranks/groups.py`).
 """
@@ -31,7 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, MutableMapping, Optional
 
-VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that what it starts is not asked
+VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; with RANK it is taken away, so that what a rank starts is not asked
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
 BREAKPOINT = "clusterctl_breakpoint"  # breakpoint.py there, if the run is one for `clusterctl debug`
 MODULE = "clusterctl_rank"  # the name of this file there
@@ -43,14 +50,16 @@ if sys.version_info >= (3, 8):
 """  # an older Python that the job starts goes on without
 # The next three are also in query.py, which has the other side: here this file is alone.
 SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
-STATE, RECORDS = b"s", b"?"  # what is asked for; RECORDS include the state
+STATE, STACKS, RECORDS = b"s", b"t", b"?"  # what is asked for; each is answered with the state as well
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+SUFFIXES = (".json", ".ask", ".state", ".stacks", ".records")
 SUFFIX = ".group"
 C10D, RPC = "torch.distributed.distributed_c10d", "torch.distributed.rpc"
 # What is set by init_process_group and kept by destroy_process_group, in torch 2.2 to 2.15; None before. A torch that
 # has it otherwise is one of which nothing is known.
 KEPT_MARKS = ("_backend", "_default_pg_init_method")
+TRACKER, FORK_SERVER = b"multiprocessing.resource_tracker", b"multiprocessing.forkserver"
 # Ranks that have one of these may communicate by it.
 OTHER_LIBRARIES = (
     *("jax", "jaxlib", "mpi4py", "horovod", "ray", "tensorflow"),
@@ -59,13 +68,15 @@ OTHER_LIBRARIES = (
 
 
 def install(environ: MutableMapping[str, str]) -> None:
-    """Make this process ready to be asked, if it is a rank; whatever prevents it must not prevent the rank."""
+    """Make this process ready to be asked; whatever prevents it must not prevent the rank."""
     folder = environ.get(VARIABLE)
-    if not folder or "RANK" not in environ:
+    if not folder:
         return
-    del environ[VARIABLE]
+    if "RANK" in environ:
+        del environ[VARIABLE]
     try:
-        _install(folder, environ)
+        if "RANK" in environ or not _serves_others():
+            _install(folder, environ)
     except Exception:  # noqa: BLE001, RUF100 - the job is more important than its diagnosis
         return
 
@@ -76,25 +87,24 @@ def _install(folder: str, environ: MutableMapping[str, str]) -> None:
     import faulthandler
     from _signal import getsignal  # type: ignore[import-not-found]  # it is not in typeshed; `signal` loads more
 
-    rank, base = int(environ["RANK"]), os.path.join(folder, str(os.getpid()))
-    if os.path.exists(base + ".state"):
-        os.unlink(base + ".state")  # of an earlier process of this number
-    state = _State(base, os.getpid(), getsignal)
-    state.position = _position(environ)
+    rank = int(environ["RANK"]) if "RANK" in environ else None
+    state = _State(os.path.join(folder, str(os.getpid())), rank, getsignal)
+    base, state.position = state.base, _position(environ)
+    state.remove()  # of an earlier process of this number
     stacks = os.open(base + ".stacks", NEW_FILE | os.O_APPEND, 0o600)
     faulthandler.register(SIGNAL, file=stacks, all_threads=True, chain=False)
     # a short script ends before the thread writes it
-    _write_marker(state, rank, stacks, 0, _thread.get_ident())
+    _write_marker(state, stacks, 0, _thread.get_ident())
     try:
         os.mkfifo(base + ".ask", 0o600)
         requests = os.open(base + ".ask", os.O_RDWR | os.O_CLOEXEC)  # also for writing: so it never ends
     except OSError:  # a file system without FIFOs
         pass
     else:
-        _thread.start_new_thread(_answer, (state, rank, stacks, requests, _thread.get_ident()))
+        _thread.start_new_thread(_answer, (state, stacks, requests, _thread.get_ident()))
     atexit.register(state.write_at_exit)
     debugger = os.path.join(folder, SITE, BREAKPOINT + ".py")
-    if "PYTHONBREAKPOINT" not in environ and os.path.exists(debugger):
+    if rank is not None and "PYTHONBREAKPOINT" not in environ and os.path.exists(debugger):
         with open(debugger, encoding="utf-8") as source:  # it installs itself
             exec(
                 compile(source.read(), debugger, "exec"),
@@ -107,29 +117,45 @@ class _State:
 
     position = (0, 0, "")
 
-    def __init__(self, base: str, pid: int, getsignal: Callable[[int], object]) -> None:
-        self.base, self._pid, self._getsignal = base, pid, getsignal
+    def __init__(self, base: str, rank: Optional[int], getsignal: Callable[[int], object]) -> None:
+        self.base, self.rank, self._getsignal = base, rank, getsignal
+        self._pid = os.getpid()
         self._handler = getsignal(SIGNAL)  # faulthandler's is not seen there, a later one is
 
     def write(self) -> None:
         """Write it; Python sets `sys.last_type` only for an exception that was not caught, before it prints it."""
         uncaught = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
         ours = self._getsignal(SIGNAL) is self._handler
-        text = '{"uncaught": %s, "ours": %s}' % (str(uncaught).lower(), str(ours).lower())
+        facts = (str(uncaught).lower(), str(ours).lower(), *map(_to_json, read_position()))
+        text = '{"uncaught": %s, "ours": %s, "rank": %s, "size": %s}' % facts
         _replace(self.base + ".state", text.encode("ascii"))
 
     def write_at_exit(self) -> None:
-        """Write it after such an exception, unless this is a child of the rank."""
+        """Write it after such an exception; remove all of one that is no rank; do nothing in a child of the rank."""
         try:
-            if hasattr(sys, "last_type") and os.getpid() == self._pid:
+            if os.getpid() != self._pid:
+                return
+            if hasattr(sys, "last_type"):
                 self.write()
+            elif self.rank is None and read_position()[0] is None and os.getsid(0) != self._pid:
+                self.remove()  # a job may start thousands of these; the first of a session is a node's program
         except Exception:  # noqa: BLE001, RUF100 - nothing may be printed after the traceback
             return
 
+    def remove(self) -> None:
+        """Remove what is there under the number of this process."""
+        for suffix in SUFFIXES:
+            if os.path.exists(self.base + suffix):
+                os.unlink(self.base + suffix)
 
-def _write_marker(state: _State, rank: int, stacks: int, thread: int, main: int) -> None:
-    facts = (rank, os.getpid(), _starttime(), stacks, thread, main, *state.position)
-    keys = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d, "main": %d'
+
+def _to_json(number: Optional[int]) -> str:
+    return "null" if number is None else str(number)
+
+
+def _write_marker(state: _State, stacks: int, thread: int, main: int) -> None:
+    facts = (_to_json(state.rank), os.getpid(), _starttime(), stacks, thread, main, *state.position)
+    keys = '{"rank": %s, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d, "main": %d'
     marker = (keys + ', "local_rank": %d, "world_size": %d, "error_file": "%s"}') % facts
     _replace(state.base + ".json", marker.encode("ascii"))
 
@@ -148,19 +174,28 @@ def _position(environ: MutableMapping[str, str]) -> tuple[int, int, str]:
     return local_rank, size, file if plain else ""
 
 
-def _answer(state: _State, rank: int, stacks: int, requests: int, main: int) -> None:
+def _answer(state: _State, stacks: int, requests: int, main: int) -> None:
     """Write what is asked for by every byte that comes; the signal comes to this thread, so it disturbs no other."""
     import _thread
+    import faulthandler
 
     try:
-        _write_marker(state, rank, stacks, _thread.get_native_id(), main)
+        _write_marker(state, stacks, _thread.get_native_id(), main)
+        file = os.fstat(stacks)
         while True:
             question = os.read(requests, 1)
+            if question == STACKS and os.path.samestat(os.fstat(stacks), file) and _has_gil():
+                faulthandler.dump_traceback(file=stacks, all_threads=True)
             state.write()
             if question == RECORDS:
                 _replace(state.base + ".records", _read_recorders())
     except OSError:
         return  # the directory is gone, or the disk full: diagnose reports that this rank does not answer
+
+
+def _has_gil() -> bool:
+    """Return whether no other thread runs Python while this one does; an interpreter may be built without the GIL."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _read_recorders() -> bytes:
@@ -197,7 +232,7 @@ def watch(folder: str) -> None:
     import atexit
 
     try:
-        if _is_resource_tracker():
+        if TRACKER in _read_command():  # it outlives the others, and is killed
             return
         process = _Process(folder)
         process.write(None)
@@ -220,16 +255,37 @@ def read_size() -> Optional[int]:
     return 0 if other or used or has_rpc else 1
 
 
+def read_position() -> tuple[Optional[int], Optional[int]]:
+    """Return rank and size of the world, of more than one: of the default group, else as the variables are now."""
+    try:
+        size = read_size() or 0
+        rank = read_rank() if size > 1 else None
+    except Exception:  # noqa: BLE001, RUF100 - torch is being imported
+        rank = None
+    if rank is not None:
+        return rank, size
+    numbers = [os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE")]
+    rank, size = (int(text) if text.isdigit() and text.isascii() else -1 for text in numbers)
+    return (rank, size) if size > 1 and rank >= 0 else (None, None)
+
+
 def read_rank() -> Optional[int]:
     """Return the rank of this process in its default group; None if it is in none."""
     c10d: Any = sys.modules.get(C10D)
     return int(c10d.get_rank()) if c10d is not None and c10d.is_initialized() else None
 
 
-def _is_resource_tracker() -> bool:
-    """Return whether multiprocessing has started this process to clean up: it outlives the others, and is killed."""
+def _serves_others() -> bool:
+    """Return whether this process is never a rank: it cleans up after others, forks or starts them."""
+    words = _read_command().split(b"\0")
+    if words[1:2] and words[1].endswith(b".zip"):  # our payload
+        return words[2] in (b"ray", b"mpi")
+    return any(name in word for name in (TRACKER, FORK_SERVER) for word in words)
+
+
+def _read_command() -> bytes:
     with open("/proc/self/cmdline", "rb") as source:
-        return b"multiprocessing.resource_tracker" in source.read(4096)
+        return source.read(4096)
 
 
 class _Process:
@@ -246,10 +302,8 @@ class _Process:
         if size is not None:
             ended = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
             rank = read_rank() if size > 1 else None
-        facts = [
-            "null" if fact is None else str(fact) for fact in (os.getpid(), _starttime(), size, rank, ended)
-        ]
-        content = '{"pid": %s, "starttime": %s, "size": %s, "rank": %s, "ended": %s}' % tuple(facts)
+        facts = tuple(map(_to_json, (os.getpid(), _starttime(), size, rank, ended)))
+        content = '{"pid": %s, "starttime": %s, "size": %s, "rank": %s, "ended": %s}' % facts
         _replace(self._path(), content.encode("ascii"))
 
     def write_at_exit(self) -> None:

@@ -282,6 +282,7 @@ class Attempt(Processes):
 
     def _on_zombie(self, zombie: Zombie) -> None:
         exception = self.evidence.redact(zombie.exception)
+        self.evidence.on_worker_stuck(zombie.rank)
         self.post(
             partial(
                 ending.on_rank_stuck,

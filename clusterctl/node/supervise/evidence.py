@@ -43,6 +43,7 @@ class Evidence:
         self._sizes: Dict[str, List[Tuple[int, float]]] = {}
         self._ended: Dict[Rank, float] = {}
         self._suspended: Set[Rank] = set()
+        self._stuck: Set[Rank] = set()
 
     def scan(self, workers: Iterable[Worker]) -> None:
         """Remember how long each rank's stderr is now and since when, and whether a signal has stopped it."""
@@ -58,6 +59,10 @@ class Evidence:
         self._ended.setdefault(worker.rank, time.time())
         if worker.failed and is_full(self._rundir):
             self._write_disk_full(worker)
+
+    def on_worker_stuck(self, rank: Rank) -> None:
+        """Remember that an exception has ended a rank's script: what it still writes is no sign that it survived."""
+        self._stuck.add(rank)
 
     def _write_disk_full(self, worker: Worker) -> None:
         """Write to its stderr that the disk is full: its own last lines may not have found room."""
@@ -97,7 +102,8 @@ class Evidence:
             failure["oom_killed"] = True
         failure["last_at"], failure["suspended"] = last, worker.rank in self._suspended
         self._add_stderr(failure, err, moment, worker if shares_log else None)
-        if shares_log and failure["tracebacks"]:  # what came later in that log may be of another rank
+        # in a log that is shared what came later may be of another rank
+        if (shares_log or worker.rank in self._stuck) and failure["tracebacks"]:
             failure["last_at"] = failure["tracebacks"][-1]["at"]
         return failure
 

@@ -137,7 +137,7 @@ KeptReason = Literal["stall", "time_limit", "stop"]
 class RankMarker(TypedDict, total=False):
     """PID.json beside a rank's stacks, which it writes itself: see `node/diagnose/rank.py`; an older one has less."""
 
-    rank: int
+    rank: int  # null in the file of a process that was started without RANK
     pid: int
     starttime: int
     stacks: int  # a descriptor

@@ -108,7 +108,7 @@ def test_exec_carries_little() -> None:
 MAX_BYTES = {
     "clean": 28_500,
     "connect": 22_400,
-    "diagnose": 27_200,
+    "diagnose": 28_700,
     "exec": 9_000,
     "files": 47_800,
     "follow": 34_800,

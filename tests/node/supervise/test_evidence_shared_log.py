@@ -39,3 +39,19 @@ def test_each_rank_has_its_own_lines(tmp_path: Path) -> None:
     ]
     assert [len(failure["tracebacks"]) for failure in shared] == [1, 1, 0, 1]
     assert len(alone[0]["tracebacks"]) == 3
+
+
+def test_what_a_rank_writes_while_it_does_not_exit_is_no_sign_of_life(tmp_path: Path) -> None:
+    """JAX aborts such a rank once it is told that another one has gone: its exception is still the last word."""
+    (tmp_path / "stderr.log").write_text("Traceback (most recent call last):\nValueError: bad batch\n")
+    os.utime(tmp_path / "stderr.log", (1000, 1000))
+    worker = Worker(identify(os.getpid()), Rank(1), 0, 2, "")
+    ended, stuck = Evidence(str(tmp_path), {}), Evidence(str(tmp_path), {})
+    stuck.on_worker_stuck(Rank(1))
+    for evidence in (ended, stuck):
+        evidence.scan([worker])
+    with (tmp_path / "stderr.log").open("a") as sink:
+        sink.write("F1128 client.h:80] Terminating process because another task died\n")
+    worker.record_exit(6)
+
+    assert [evidence.failures([worker])[0]["last_at"] == 1000 for evidence in (ended, stuck)] == [False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import socket
 import subprocess
 import threading
@@ -125,6 +126,32 @@ def test_mpirun_sees_no_allocation_of_slurm() -> None:
     kept = {"PATH": "/bin", "OMPI_MCA_pml": "ob1", "SLURMISH": "x"}
     step = {"SLURM_JOB_ID": "7", "SLURM_NODELIST": "gpu[01-02]", "SLURMD_NODENAME": "gpu01"}
     assert mpi.mpirun_environment({**kept, **step, "OMPI_MCA_btl_tcp_if_include": "eth9"}) == kept
+
+
+def test_a_connection_that_node_0_closes_is_reported_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not as silence, also if node 0 is gone afterwards; a stop is no failure."""
+    servant = make_node(tmp_path, monkeypatch, 1)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        servant._order["head"] = f"127.0.0.1:{head.getsockname()[1]}"
+
+        def close_one() -> None:
+            head.accept()[0].close()
+            head.close()
+
+        threading.Thread(target=close_one).start()
+        monkeypatch.setattr(mpi, "JOIN_LIMIT", 2.0)
+        assert servant.run_servant() == 1
+
+    said = capfd.readouterr().err
+    assert said.startswith(
+        f"clusterctl: no command line from mpirun on node 0 ({servant._order['head']}) in "
+    )
+    assert said.endswith(" s: the connection was closed\n")
+    servant._stopping = True
+    assert servant.run_servant() == -signal.SIGTERM
+    assert capfd.readouterr().err == ""
 
 
 def test_a_failure_that_found_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.diagnose import rank as rank_module
-from clusterctl.node.diagnose.query import diagnose
+from clusterctl.node.diagnose.query import ThreadUse, diagnose, is_still
 from clusterctl.node.runtime.processes import identify
 from clusterctl.node.state.run_record import new_state
 from clusterctl.plans.diagnose.evidence import RankEvidence, parse_evidence
@@ -62,18 +63,20 @@ class Ranks:
         (site / "sitecustomize.py").write_text(rank_module.STARTER, encoding="ascii")
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, source: str, **env: str) -> None:
-        """Start one more rank."""
+    def start(self, source: str, **env: str | None) -> None:
+        """Start one more rank; variables that are None are removed."""
         rank, out = len(self.processes), self.rundir / f"{len(self.processes)}.log"
         search_path = os.pathsep.join(filter(None, (str(self.folder / "site"), os.environ.get("PYTHONPATH"))))
         more = {"RANK": str(rank), "CLUSTERCTL_DIAGNOSE": str(self.folder), "PYTHONPATH": search_path}
+        values = {**os.environ, **more, **env}
         with out.open("wb") as sink:
             self.processes.append(
                 subprocess.Popen(
                     [sys.executable, "-c", source],
                     stdout=sink,
                     stderr=sink,
-                    env={**os.environ, **more, **env},
+                    env={name: value for name, value in values.items() if value is not None},
+                    start_new_session=True,
                 )
             )
 
@@ -106,10 +109,19 @@ class Ranks:
         answer = diagnose(str(self.rundir), state, None)
         return {rank.rank: rank for rank in parse_evidence(Untrusted(answer), "gpu01").ranks}
 
+    def diagnose_until(self, condition: Callable[[dict[int, RankEvidence]], bool]) -> dict[int, RankEvidence]:
+        """Ask them until an answer is as expected: a loaded machine may leave one out."""
+        deadline = time.monotonic() + LIMIT
+        while not condition(found := self.diagnose()):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+        return found
+
     def close(self) -> None:
-        """End them all."""
+        """End them all, with what they have started."""
         for process in self.processes:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -142,8 +154,11 @@ def test_ranks_in_a_collective_and_one_that_is_not(ranks: Ranks) -> None:
     for _ in range(3):
         ranks.start(SCRIPT, **address, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
     ranks.wait_until_up()
-    wait_for(lambda: all(ranks.diagnose()[rank].groups[0].entries[-1].number == 2 for rank in (0, 2)))
-    found = ranks.diagnose()
+    found = ranks.diagnose_until(
+        lambda found: all(
+            found[rank].groups and found[rank].groups[0].entries[-1].number == 2 for rank in (0, 2)
+        )
+    )
     assert [rank.problem or rank.records_problem for rank in found.values()] == ["", "", ""]
     assert str(found[1].where) == "<string>:6 in load_batch()" or found[1].frames[0].function == "load_batch"
     assert not found[0].groups[0].entries[-1].done and found[1].groups[0].entries[-1].done
@@ -167,12 +182,8 @@ def test_a_process_that_does_not_take_the_signal_lives_on(ranks: Ranks) -> None:
         ranks.start(f"SLEEP = {SLEEP!r}\n{source}\n{SLEEP}")
     ranks.start(SLEEP, CLUSTERCTL_DIAGNOSE="")
     ranks.wait_until_up()
-    found = ranks.diagnose()
-    assert [found[rank].problem for rank in (0, 1)] == 2 * ["does not take the signal"]
-    assert [found[rank].problem for rank in (2, 4)] == [
-        "its program handles the signal for stacks",
-        "not prepared",
-    ]
+    found = ranks.diagnose_until(lambda found: all(found[rank].frames for rank in (0, 2)))  # of their threads
+    assert [found[rank].problem for rank in (1, 4)] == ["does not take the signal", "not prepared"]
     assert found[3].problem in (
         "does not take the signal",
         "not prepared",
@@ -180,6 +191,72 @@ def test_a_process_that_does_not_take_the_signal_lives_on(ranks: Ranks) -> None:
     assert [process.poll() for process in ranks.processes] == 5 * [None]
     assert (ranks.rundir / "2.log").read_text() == "up\n"
     assert all(rank.process == "S" for rank in found.values())
+
+
+# Frames come and go; read without the GIL they end the process, in 1 of 24 times with Python 3.13.
+BUSY = """
+class Lazy:
+    def __getattr__(self, name):
+        return sum(x * 2 for x in range(9))
+
+def deepen(depth):
+    return Lazy().value if depth == 0 else deepen(depth - 1)
+
+print("up", flush=True)
+while True:
+    deepen(9)
+"""
+HOLDS_THE_GIL = """
+import ctypes, time
+time.sleep(0.2)  # so that the thread which answers has begun
+print("up", flush=True)
+{call}
+"""
+
+
+def test_a_rank_that_runs_python_is_asked_a_hundred_times_and_lives(ranks: Ranks) -> None:
+    """Its own thread reads the stacks, while it holds the GIL."""
+    ranks.start(BUSY)
+    ranks.wait_until_up()
+    answered = [ranks.diagnose()[0] for _ in range(100)]
+    assert ranks.processes[0].poll() is None
+    assert any(rank.frames and rank.frames[-1].function == "<module>" for rank in answered)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["ctypes.PyDLL(None).sleep(1000)", "sum(range(10 ** 12))"],
+    ids=["sleeps", "computes"],
+)
+def test_c_code_that_holds_the_gil_is_found_by_the_signal(ranks: Ranks, call: str) -> None:
+    """No Python can run meanwhile, so the stacks can be read."""
+    ranks.start(HOLDS_THE_GIL.format(call=call))
+    ranks.wait_until_up()
+    found = ranks.diagnose_until(lambda found: bool(found[0].frames))[0]
+    assert found.records_problem == "no answer" and ranks.processes[0].poll() is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "still"),
+    [
+        ({1: "S 4", 2: "S 0"}, {1: "S 4", 2: "S 0"}, True),
+        ({1: "R 4", 2: "S 0"}, {1: "R 9", 2: "S 0"}, True),
+        ({1: "R 4", 2: "S 0"}, {1: "R 8", 2: "S 0"}, False),
+        ({1: "S 4", 2: "S 0"}, {1: "S 4", 2: "R 9"}, False),
+        ({1: "S 4"}, {1: "S 4", 3: "R 9"}, False),
+        ({1: "D 4"}, {1: "D 4"}, True),
+        ({1: "S 4"}, {}, False),
+    ],
+)
+def test_the_signal_is_for_a_process_that_executes_no_python(
+    before: dict[int, str], now: dict[int, str], still: bool
+) -> None:
+    """What has computed for 50 ms without releasing the GIL is C code; what lacks a processor may be Python."""
+    first, second = (
+        {thread: ThreadUse(text[0], int(text[2:])) for thread, text in looks.items()}
+        for looks in (before, now)
+    )
+    assert is_still(first, second, 2) is still
 
 
 CAUGHT = """
@@ -215,10 +292,12 @@ def test_a_rank_says_whether_an_exception_has_ended_its_script(ranks: Ranks) -> 
     for source in (CAUGHT, IN_THREAD, IN_DESTRUCTOR):
         ranks.start(source)
     ranks.wait_until_up()
-    wait_for(
-        lambda: list(map(uncaught_exception, ranks.diagnose().values()))[1:] == 2 * ["KeyError: 'missing'"]
+    found = ranks.diagnose_until(
+        lambda found: (
+            bool(found[0].stack)
+            and [uncaught_exception(found[rank]) for rank in (1, 2)] == 2 * ["KeyError: 'missing'"]
+        )
     )
-    found = ranks.diagnose()
     assert [rank.uncaught for rank in found.values()] == [False, True, True]
     assert not any(rank.problem or "<module>" in rank.stack for rank in found.values())
     caught = replace(found[0], stderr=found[1].stderr)
@@ -245,3 +324,75 @@ def test_the_interpreter_goes_on_with_the_sitecustomize_of_the_user(ranks: Ranks
     )
     ranks.wait_until_up()
     assert [rank.problem for rank in ranks.diagnose().values()] == ["", ""]
+
+
+FAILS_AND_WAITS = """
+import atexit, time
+time.sleep(0.2)  # so that the thread which answers has begun
+atexit.register(lambda: time.sleep(1000))
+print("up", flush=True)
+{}["missing"]
+"""
+STARTS = """
+import subprocess, sys, time
+
+children = [subprocess.Popen([sys.executable, "-c", CHILD, *words]) for words in WORDS]
+print("up", flush=True)
+time.sleep(1000)
+"""
+LATE = """
+import os, sys, time
+time.sleep(0.2)
+
+def train():
+    time.sleep(1000)
+
+if len(sys.argv) > 1:
+    os.environ["RANK"], os.environ["WORLD_SIZE"] = sys.argv[1:]
+train()
+"""
+
+
+def test_a_process_without_rank_counts_under_the_number_of_its_node(ranks: Ranks) -> None:
+    """JAX has one process for each node, which waits for the others at its exit, also after an exception."""
+    ranks.start(SLEEP, RANK=None)
+    ranks.start(FAILS_AND_WAITS, RANK=None)
+    ranks.wait_until_up()
+    found = ranks.diagnose_until(
+        lambda found: bool(found[0].frames) and uncaught_exception(found[1]) == "KeyError: 'missing'"
+    )
+    assert [(rank.rank, rank.problem, rank.uncaught) for rank in found.values()] == [
+        (0, "", False),
+        (1, "", True),
+    ]
+    assert [rank.frames[0].function for rank in found.values()] == ["<module>", "<lambda>"]
+
+
+def test_a_rank_that_is_assigned_after_the_start_is_found_when_it_is_asked(ranks: Ranks) -> None:
+    """As those of Ray Train and mp.spawn: of several worlds the largest counts, and of no rank the program."""
+    words = [["1", "2"], ["5", "6"], ["1", "6"], ["0", "1"], []]
+    ranks.start(f"CHILD, WORDS = {LATE!r}, {words}\n{STARTS}", RANK=None)
+    ranks.wait_until_up()
+
+    def show(rank: RankEvidence) -> tuple[list[bytes], str]:
+        command = Path(f"/proc/{rank.pid}/cmdline").read_bytes().split(b"\0")
+        return command[-3:-1], rank.frames[0].function if rank.frames else ""
+
+    expected = [([b"1", b"6"], "train"), ([b"5", b"6"], "train")]
+    ranks.diagnose_until(lambda found: list(map(show, found.values())) == expected)
+    assert ranks.processes[0].poll() is None
+
+
+def test_the_first_python_below_a_program_is_asked_in_its_place(ranks: Ranks) -> None:
+    """A shell cannot be asked; a Python that is no rank leaves nothing when it has ended."""
+    shell = (
+        "import os; os.execvp('sh', ['sh', '-c', "
+        f"'{sys.executable} -c pass; {sys.executable} -c \"$CHILD\"; true'])"
+    )
+    ranks.start(shell, RANK=None, CHILD=SLEEP)
+    ranks.wait_until_up()
+    found = ranks.diagnose_until(lambda found: bool(found[0].frames))[0]
+    assert (found.problem, found.frames[-1].function) == ("", "<module>")
+    assert found.pid != ranks.processes[0].pid
+    left = {int(path.stem) for path in ranks.folder.glob("*.json")}
+    assert left <= {found.pid, ranks.processes[0].pid}

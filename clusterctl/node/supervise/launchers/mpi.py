@@ -254,19 +254,20 @@ class MpiNode:
     def _wait_for_line(self) -> Optional[str]:
         """Wait for the command line of this node's orted."""
         address, _, port = self._order["head"].rpartition(":")
-        deadline, problem = time.monotonic() + JOIN_LIMIT, "no answer"
-        while time.monotonic() < deadline and not self._stopping:
+        began, problem = time.monotonic(), ""
+        while time.monotonic() - began < JOIN_LIMIT and not self._stopping:
             try:
                 with socket.create_connection((address, int(port)), CALL_LIMIT) as connection:
                     connection.settimeout(JOIN_LIMIT)
                     return self.call_head(LineReader(connection))
-            except (OSError, MalformedError, ChannelError) as error:
+            except (MalformedError, ChannelError) as error:  # a refused connection after it is no news
                 problem = str(error)
+            except OSError as error:
+                problem = problem or describe_os_error(error)
             time.sleep(INTERVAL)
         if not self._stopping:  # else another node's failure is why there is none
-            report(
-                "mpirun of node 0 (%s) sent nothing in %d s: %s" % (self._order["head"], JOIN_LIMIT, problem)
-            )
+            facts = (self._order["head"], time.monotonic() - began, problem)
+            report("no command line from mpirun on node 0 (%s) in %.0f s: %s" % facts)
         return None
 
     def call_head(self, call: LineReader) -> str:

@@ -352,7 +352,8 @@ def write_diagnosis(rundir: str, state: State, about: KeptDiagnosis) -> bool:
 def write_collectives(rundir: str, state: State) -> bool:
     """Ask the ranks for their last collectives, and write them down with how far the nodes' clocks are apart."""
     load = ProcessorUse(state["run"])
-    diagnosis = {**diagnose(rundir, state, None, MAX_ENTRIES), "clocks": state.get("clocks", {})}
+    diagnosis: Any = diagnose(rundir, state, None, MAX_ENTRIES, by_signal=False)
+    diagnosis["clocks"] = state.get("clocks", {})
     diagnosis["busiest"] = load.find_busiest()
     return _write(kept_path(rundir, state, "collectives"), {"diagnosis": diagnosis})
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Op
 from ....protocol.ranks import Rank
 from ....protocol.run_paths import RunPaths
 from ...diagnose.query import (
+    STACKS,
     STATE,
     RankState,
     StackRequest,
     is_script_over,
     read_markers,
     read_state,
-    send_question,
 )
 from ...logs.log_file import read_tail
 from ...runtime.event_loop import Loop
@@ -63,7 +63,8 @@ class Suspect:
         """Ask how the script has ended; after its exit began the answer is already there."""
         if self._request.find_obstacle():
             return False
-        send_question(self._base, STATE)
+        self._request.request(STATE)
+        self._request.send_if_still()  # not at the first look
         return True
 
     def state(self) -> Optional[RankState]:
@@ -71,17 +72,17 @@ class Suspect:
         return read_state(self._base)
 
     def request(self) -> bool:
-        """Request the stacks, if the rank takes the signal."""
-        return not self._request.find_obstacle() and self._request.send()
+        """Request the stacks."""
+        self._request.request(STACKS)
+        return not self._request.find_obstacle()
 
-    def check_size(self) -> bool:
-        """Look how far the stacks have come."""
-        self._request.is_complete()
-        return True
+    def send_signal(self) -> bool:
+        """Request them by the signal if the thread that answers has ended, as before destructors run."""
+        return self._request.has_grown() or self._request.send_if_still()
 
     def keep(self) -> bool:
         """Keep the stack of the main thread, if it is whole."""
-        stack = self._request.read_main() if self._request.is_complete() else ""
+        stack = self._request.read_main() if self._request.has_grown() else ""
         self._stacks.append(stack)
         return bool(stack)
 
@@ -120,7 +121,7 @@ class Zombies:
     def _scan(self, workers: Callable[[], Iterable[Worker]]) -> None:
         """Find ranks whose last words are old and a traceback, and ask them step by step."""
         self._suspects = list(filter(None, map(self._suspect, workers())))
-        first = (Suspect.request, Suspect.check_size, Suspect.keep)
+        first = (Suspect.request, Suspect.send_signal, Suspect.keep)
         self._advance(workers, (Suspect.send_question, self._is_uncaught, *first, *first, self._report))
 
     def _advance(
@@ -149,11 +150,11 @@ class Zombies:
         return None
 
     def _is_uncaught(self, suspect: Suspect) -> bool:
-        """Whether the rank reports it, and takes our signal; one that reports that it continues is not asked again."""
+        """Whether the rank reports it; one that reports that it continues is not asked again."""
         state = suspect.state()
         if state is not None and not state.uncaught:
             self._dismissed[suspect.worker.rank] = suspect.last
-        return state is not None and state.uncaught and state.ours
+        return state is not None and state.uncaught
 
     def _report(self, suspect: Suspect) -> bool:
         process, last = find_process(suspect.worker.identity), self._last_output(suspect.worker)
