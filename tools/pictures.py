@@ -33,13 +33,13 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 rank, attempt = dist.get_rank(), int(os.environ["CLUSTERCTL_ATTEMPT"])
 gradients = torch.ones(400_000)
-for step in range(1 if attempt == 1 else 451, 1500):  # as if from a checkpoint
+for step in range(1 if attempt == 1 else 451, 2300):  # as if from a checkpoint
     dist.all_reduce(gradients)
     gradients /= dist.get_world_size()
     time.sleep(0.02 + 0.02 * math.sin(step / 30) ** 2)
     if rank == 0 and step % 5 == 0:
         print(f"attempt {attempt} step {step} loss={2.3 * math.exp(-step / 250) + 0.1:.4f}", flush=True)
-    if attempt == 2 and step == 1400 and rank == 1:
+    if attempt == 2 and step == 2200 and rank == 1:
         raise ValueError("label 11 is out of range")
 """
 JOB = """
