@@ -22,6 +22,9 @@ WATCHERS = ("guardian", "agent", "torchrun")
 _THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
 MAX_FILE, MAX_FUNCTION = 1000, 200  # characters
+RAY_LOOP = (
+    "/ray/_private/worker.py"  # where the main thread of a worker waits; Ray Train runs the job in another
+)
 _PREFIX = re.compile(r"/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 _LIBRARY = re.compile(r"^<|/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 
@@ -259,6 +262,9 @@ def _parse_frame(line: str) -> Frame | None:
 
 
 def main_frames(stack: str) -> tuple[Frame, ...]:
-    """Return the frames of the main thread; empty while it runs no Python."""
+    """Return the frames of the main thread, of a worker of Ray of the job's thread; empty while it runs no Python."""
     threads = list(read_threads(stack))[-MAX_THREADS:]
-    return tuple(threads[-1]) if threads else ()
+    main = threads[-1] if threads else []
+    if main and main[0].file.endswith(RAY_LOOP):
+        main = next((thread for thread in threads if any(frame.own for frame in thread)), main)
+    return tuple(main)

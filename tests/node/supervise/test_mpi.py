@@ -137,7 +137,8 @@ def test_a_connection_that_node_0_closes_is_reported_as_that(
         servant._order["head"] = f"127.0.0.1:{head.getsockname()[1]}"
 
         def close_one() -> None:
-            head.accept()[0].close()
+            with head.accept()[0] as connection:
+                connection.recv(1 << 14)  # else it would be reset
             head.close()
 
         threading.Thread(target=close_one).start()

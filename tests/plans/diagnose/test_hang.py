@@ -365,3 +365,15 @@ def test_a_torchrun_that_outlives_all_ranks() -> None:
 def test_what_a_node_reports_of_them_is_read_with_distrust(entry: object, found: list[Watcher]) -> None:
     """Their names and pids stand in a command."""
     assert list(parse_evidence(Untrusted({"watchers": [entry]}), "gpu02").watchers) == found
+
+
+def test_a_worker_of_ray_is_where_its_thread_is() -> None:
+    """Its main thread waits for tasks; another program's main thread counts wherever the others are."""
+    loop = '  File "/v/lib/python3.11/site-packages/ray/_private/worker.py", line 1069 in main_loop\n'
+    job = 'Thread (most recent call first):\n  File "train.py", line 13 in load_batch\n\n'
+    main = "Thread (most recent call first):\n"
+    assert [frame.function for frame in main_frames(job + main + loop)] == ["load_batch"]
+    assert [frame.function for frame in main_frames(main + loop)] == ["main_loop"]
+    assert [frame.function for frame in main_frames(job + main + loop.replace("ray", "rays"))] == [
+        "main_loop"
+    ]
