@@ -36,12 +36,19 @@ def test_a_playbook_is_complete(folder: Path) -> None:
 
         source = folder / job.sync.source
         programs = [word for word in (job.script, *job.command) if word and (source / word).is_file()]
-        assert programs
+        is_installed, is_cloned = bool(job.module and job.setup), (job.sync.source in clones(folder))
+        assert programs or is_installed or is_cloned
         assert all(os.access(source / word, os.X_OK) for word in programs if word.startswith("./"))
         assert job.setup is None or (folder / job.setup.lock).is_file()
     assert names["job.yaml"] == folder.name
     assert all(name.startswith(folder.name) for name in names.values())
     assert len(set(names.values())) == len(files)
+
+
+def clones(folder: Path) -> list[str]:
+    """List the folders beside the job into which its page clones code of others."""
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^git clone \S+ playbooks/stacks/{folder.name}/(\S+)$", page, re.MULTILINE)
 
 
 def assert_alike(english: str, chinese: str) -> None:
