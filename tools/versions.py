@@ -3,7 +3,7 @@
     python tools/versions.py pythons [FOLDER ...]   each python3.N below FOLDER (~/.pyenv/versions), on the machine
                                                     where you type and on nodes of a lab
     python tools/versions.py torch PYTHON ...       interpreters with torch and what `./test` needs: forked workers
-                                                    compared with new interpreters, `diagnose`, launches
+                                                    compared with new interpreters
 
 The first takes minutes, the second half an hour for each PYTHON. A table has only what the last run has seen.
 """
@@ -55,16 +55,7 @@ names = [module.name for module in pkgutil.walk_packages(package.__path__, "clus
 print(len([importlib.import_module(name) for name in names]))
 """
 # The tests in which a new torch could make a difference; with all variants.
-TORCH_TESTS: Mapping[str, Sequence[str]] = {
-    "forked = new interpreter": ("tests/node/fork",),
-    "a run on a node": ("tests/node/supervise", "tests/node/diagnose"),
-    "`diagnose` in a lab": ("tests/lab/test_diagnose_lab.py", "tests/lab/test_speed_lab.py"),
-    "launches": (
-        "tests/lab/test_launchers.py",
-        "tests/lab/test_playbooks_lab.py",
-        "tests/lab/test_warm_lab.py",
-    ),
-}
+TORCH_TESTS: Mapping[str, Sequence[str]] = {"forked = new interpreter": ("tests/node/fork",)}
 
 
 def main() -> int:
