@@ -5,8 +5,8 @@ bars to `report`:
 
     options = options_for(__doc__, rounds=5)                 # -r ROUNDS, --format terminal|markdown|json
     asked = options.parse_args()
-    seen = alternate([Way("ours", ours), Way("by hand", by_hand)], asked.rounds)
-    report("launch", [compare("cold", seen, against="by hand")], [Bar("cold: wall", 0.8, 1.0, "x by hand")], asked)
+    seen = alternate([Way("ours", ours), Way("rsync", rsync)], asked.rounds)
+    report("sync", [compare("cold", seen, against="rsync")], [Bar("cold: wall", 0.8, 1.0, "x rsync")], asked)
 
 On one machine the servers share the cores with the client, so its CPU is measured beside the wall.
 """
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 HOW_TO_INSTALL = {
+    "ansible": "apt install ansible-core, or pip install ansible-core",
+    "clush": "apt install clustershell",
+    "parallel-ssh": "pip install parallel-ssh",
+    "pdsh": "apt install pdsh",
+    "rsync": "apt install rsync",
     "torchrunx": "pip install torchrunx",
     "deepspeed": "pip install deepspeed",
 }
@@ -152,6 +158,18 @@ def compare(
 def ratio(value: float, base: float) -> float | None:
     """Return a ratio to two digits; None against nothing."""
     return round(value / base, 2) if base else None
+
+
+def find_peers(*names: str) -> dict[str, str]:
+    """Return the paths of the peers that are installed, and say how to install the others."""
+    found = {}
+    for name in names:
+        path = shutil.which(name)
+        if path:
+            found[name] = path
+        else:
+            tell(f"{name} is not installed and left out: {HOW_TO_INSTALL.get(name, 'install it')}")
+    return found
 
 
 def tell(text: str) -> None:
