@@ -108,7 +108,7 @@ def tabulate_pythons(folders: Iterable[Path]) -> Iterable[list[str]]:
                 on_nodes = re.sub(r"(?m)^python: .*$", f"python: {python}", inventory)
                 yield [number(version), "nodes", imported, *try_commands(ours, folder, on_nodes)]
         finally:
-            run([*ours, "lab", "down", LAB, "-y"], ROOT)
+            run([*ours, "lab", "down", "--name", LAB, "-y"], ROOT)
 
 
 def number(version: tuple[int, int]) -> str:
