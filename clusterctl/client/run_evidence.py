@@ -19,7 +19,7 @@ from clusterctl.client.rpc.cluster import Answers
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.plans.diagnose.evidence import MAX_ENTRIES, MAX_RECENT, NodeEvidence, RankEvidence, Watcher
-from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.facts.utilization import parse_sample
 from clusterctl.plans.runs.history import NodeRecord, RecordParser
 from clusterctl.plans.runs.state import NodeState

@@ -9,7 +9,11 @@ from collections.abc import Mapping
 
 from clusterctl.codes.entry import Case, Entry, Same
 
-RUN_AGAIN = "run it again after some seconds"
+ALL_STACKS = "all stacks: `clusterctl diagnose --stacks`; why this matters: `clusterctl explain CC-HANG-004`"
+COMPARE = "compare all stacks: `clusterctl diagnose --stacks`"
+IN_C = "look at the call on that line: a regular expression, or an extension that does not release the GIL"
+SAME_STEPS = "give every rank the same number of steps, or use `torch.distributed.algorithms.join.Join`"
+SEE_KERNEL = "see what the kernel reports: `clusterctl exec --nodes {node} -- 'dmesg | tail -30'`"
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-001": Entry(
@@ -582,6 +586,7 @@ ENTRIES: Mapping[str, Entry] = {
         do="SIGSTOP, Ctrl-Z or a debugger has stopped the process. It continues after SIGCONT, or when the debugger detaches.",
         cases={
             "": Case("{ranks} is stopped by a signal; {waiting}", Same("$ kill -CONT {pid}")),
+            "several": Case("{ranks} are stopped by a signal; {waiting}", Same("$ kill -CONT {pid}")),
             "traced": Case(
                 "{ranks} is stopped by a debugger; {waiting}", "detach the debugger from process {pid}"
             ),
@@ -594,68 +599,114 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 "{ranks} waits in the kernel (state D, in {waits_in}), usually for a network file system; {waiting}",
-                "see what the kernel reports: `clusterctl exec --nodes {node} -- 'dmesg | tail -30'`",
-            )
+                SEE_KERNEL,
+            ),
+            "several": Case(
+                "{ranks} wait in the kernel (state D, in {waits_in}), usually for a network file system; {waiting}",
+                SEE_KERNEL,
+            ),
         },
     ),
     "CC-HANG-003": Entry(
         "error",
-        "a rank has failed, but its process does not exit",
-        do="The rank wrote its traceback and then waits while the interpreter shuts down: for a thread that is not a daemon, or in a destructor that waits for other ranks. Fix the exception first.",
+        "a rank has failed or finished, but its process does not exit",
+        do="The script is over, and the interpreter waits while it shuts down: for a thread or a process that is not a daemon, or in a destructor that waits for other ranks. After a traceback fix the exception first.",
         cases={
             "": Case(
                 "{ranks} has failed with {exception}, but its process does not exit; {waiting}",
                 "read its traceback: `clusterctl logs --rank {number}`",
-            )
+            ),
+            "thread": Case(
+                "{ranks} has left its script and waits for the thread {name}, which is not a daemon; {waiting}",
+                "end the thread before the script ends, or start it with `daemon=True`",
+            ),
+            "process": Case(
+                "{ranks} has left its script and waits for the process {name}, which is not a daemon; {waiting}",
+                "end the process before the script ends, or start it with `daemon=True`",
+            ),
         },
     ),
     "CC-HANG-004": Entry(
         "error",
         "a rank has not entered the collective that others wait in",
-        do="Every rank of a process group must call the same collectives in the same order. Look at the line of the rank that is missing: does it wait for data, loop, or take another branch?",
+        do="Every rank of a process group must call the same collectives in the same order, all ranks init_process_group and new_group, and every recv needs a send. Look at the line of the rank that is missing: does it wait for data, loop, or take another branch?",
         cases={
-            "": Case(
-                "{ranks} has not entered {operation}; it is at {where}; {waiting}",
-                "all stacks: `clusterctl diagnose --stacks`; why this matters: `clusterctl explain CC-HANG-004`",
+            "": Case("{ranks} has not entered {operation}; it is at {where}; {waiting}", ALL_STACKS),
+            "several": Case(
+                "{ranks} have not entered {operation}; they are at {where}; {waiting}", ALL_STACKS
+            ),
+            "busy": Case(
+                "{ranks} has not entered {operation}; it is at {where} and uses a processor: it may evaluate, load or save; {waiting}",
+                ALL_STACKS,
+            ),
+            "several-busy": Case(
+                "{ranks} have not entered {operation}; they are at {where} and use processors: they may evaluate, load or save; {waiting}",
+                ALL_STACKS,
             ),
             "locked": Case(
-                "{ranks} has not entered {operation}; C code holds the GIL at {where}; {waiting}",
-                "look at the call on that line: a regular expression, or an extension that does not release the GIL",
+                "{ranks} has not entered {operation}; C code holds the GIL at {where}; {waiting}", IN_C
             ),
-            "ended": Case(
-                "{ranks} has exited and will not enter {operation}; {waiting}",
-                "give every rank the same number of steps, or use `torch.distributed.algorithms.join.Join`",
+            "several-locked": Case(
+                "{ranks} have not entered {operation}; C code holds the GIL at {where}; {waiting}", IN_C
+            ),
+            "silent": Case(
+                "no answer from {ranks}, and others wait in {operation}; {waiting}",
+                "see whether its node is overloaded: `clusterctl top`",
+            ),
+            "ended": Case("{ranks} has exited and will not enter {operation}; {waiting}", SAME_STEPS),
+            "several-ended": Case(
+                "{ranks} have exited and will not enter {operation}; {waiting}", SAME_STEPS
             ),
             "unreachable": Case(
                 "no answer about {ranks} ({nodes}), for which others wait in {operation}; {waiting}",
                 "check the node: `clusterctl check --nodes {nodes}`",
+            ),
+            "unknown": Case(
+                "{ranks} in {operation} at {where} for {duration}; torch does not report for which ranks; not in it: {others}",
+                ALL_STACKS,
             ),
         },
     ),
     "CC-HANG-005": Entry(
         "error",
         "ranks are in different collectives",
-        do="Operation, size and data type must be the same on all ranks of a process group, and ranks that share several groups must use them in the same order.",
+        do="Operation, size and data type must be the same on all ranks of a process group, and ranks that share several groups must use them in the same order. Every send needs its recv.",
         cases={
             "": Case(
-                "{ranks} has entered {operation} at {where}, but {others} entered {usual} at {elsewhere}, as #{number} of group {group}",
-                "make both lines call the same operation with the same shape and data type",
+                "different operations as #{number} of group {group}: {operations}",
+                "make these lines call the same operation with the same shape and data type",
             ),
             "order": Case(
-                "{ranks} waits in {operation} at {where}, and {others} in {usual} at {elsewhere}: each waits for the other",
+                "{parts}: they wait for each other in a circle",
                 "use the process groups in the same order on all ranks",
+            ),
+            "pairs": Case(
+                "{parts}: they wait for each other in a circle",
+                "for every recv let the other rank send first, or use `torch.distributed.batch_isend_irecv`",
+            ),
+            "peer": Case(
+                "all ranks have entered {operation}, but with different src or dst: {parts}",
+                "pass the same src or dst on all ranks",
             ),
         },
     ),
     "CC-HANG-006": Entry(
         "error",
         "all ranks are in the same collective, and it does not complete",
-        do="The program is right so far: the network between the nodes or a GPU is the next suspect. `check --deep` tests both with small collectives; end the run first, or test other nodes.",
+        do="The program is right as far as it is recorded: the network between the nodes or a GPU is the next suspect. `check --deep` tests both with small collectives; end the run first, or test other nodes.",
         cases={
             "": Case(
                 "all ranks ({ranks}) have entered {operation} at {where}, and it has not completed for {duration}",
                 "test the network and the GPUs: `clusterctl check --deep`",
-            )
+            ),
+            "root": Case(
+                "all ranks ({ranks}) have entered {operation} at {where}, and it has not completed for {duration}; whether all name the same src or dst is not recorded",
+                "compare src and dst on all ranks, then test the network and the GPUs: `clusterctl check --deep`",
+            ),
+            "splits": Case(
+                "all ranks ({ranks}) have entered {operation} at {where}, and it has not completed for {duration}; the sizes that ranks send to each other are not recorded",
+                "compare the split sizes of all ranks, then test the network and the GPUs: `clusterctl check --deep`",
+            ),
         },
     ),
     "CC-HANG-007": Entry(
@@ -664,9 +715,9 @@ ENTRIES: Mapping[str, Entry] = {
         do="No rank waits in a collective that torch has recorded. Where one rank is at another line than most, look there first: a lock, a queue, a file, or a send without its receive.",
         cases={
             "": Case(
-                "{ranks} is at {where}, while {others} are at {elsewhere}; no rank waits in a recorded collective",
-                "compare all stacks: `clusterctl diagnose --stacks`",
-            )
+                "{ranks} at {where}, while {others} are at {elsewhere}; no rank waits in a recorded collective",
+                COMPARE,
+            ),
         },
     ),
     "CC-HANG-008": Entry(
@@ -689,14 +740,19 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-HANG-010": Entry(
         "info",
         "nothing shows a hang",
-        do="The ranks compute, load or start, or cannot be queried: with `diagnose: false` in the job, or without Python. Run it again after some seconds; if a rank is still at the same line, look there.",
+        do="The ranks compute, load or start, or cannot be queried: with `diagnose: false` in the job, or without Python. What they wait for besides collectives is not recorded: look at the lines that are shown, and at what else changes: the log, the output directory, the GPUs.",
         cases={
             "": Case(
-                "no rank waits in a collective; {ranks} are at {where}, {busy} of {count} use a processor",
-                RUN_AGAIN,
+                "no rank waits in a collective ({recorded}), and {busy} of {count} use a processor: {positions}",
+                "see whether the log and the GPUs show progress: `clusterctl top`; all stacks: `clusterctl diagnose --stacks`",
             ),
             "idle": Case(
-                "no rank waits in a collective or uses a processor; {ranks} are at {where}", RUN_AGAIN
+                "no rank waits in a collective ({recorded}) or uses a processor: {positions}",
+                "find out what these calls wait for, such as a file, a lock or a key that no rank sets; all stacks: `clusterctl diagnose --stacks`",
+            ),
+            "partly": Case(
+                "no full answer from {ranks}, and no other rank waits in a collective ({recorded}): {positions}",
+                "see whether its node is overloaded: `clusterctl top`",
             ),
             "nothing": Case(
                 "no stacks and no records: {reason}",

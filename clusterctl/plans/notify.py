@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from typing_extensions import TypedDict
 
-from clusterctl.plans.diagnose.hang import TIME_LIMIT, KeptDiagnosis
+from clusterctl.plans.diagnose.kept import TIME_LIMIT, KeptDiagnosis
 from clusterctl.plans.launch.template import make_template, quote_template
 from clusterctl.plans.runs.documents import HooksEntry
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json

@@ -49,7 +49,8 @@ from clusterctl.errors import NodeError
 from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.cleanup import CleanupPlan, Orphans, WarmServer, parse_stored_run
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
-from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_kept
+from clusterctl.plans.diagnose.hang import Judgement, judge
+from clusterctl.plans.diagnose.kept import judge_kept, parse_kept
 from clusterctl.plans.diagnose.network_tests import DeepCheckResult
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.facts.facts import parse_facts

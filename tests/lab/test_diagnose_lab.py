@@ -56,7 +56,7 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
     assert (document["suspects"], document["waiting"], document["hangs"]) == ([1], [0, 2], True)
     assert "rank 1 (gpu02) has not entered all_reduce #2 of group default_pg" in document["sentence"]
     assert (
-        "it is at train.py:5 in load_batch(); 2 ranks have waited for it at train.py:12"
+        "it is at train.py:5 in load_batch(): time.sleep(1000); 2 ranks have waited for it at train.py:12"
         in document["sentence"]
     )
     assert "in load_batch" in (tmp_path / "kept/rank-1.gpu02.stacks.txt").read_text()

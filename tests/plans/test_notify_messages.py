@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
-from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
+from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.notify import (
     Hooks,
     RunEnd,

@@ -36,7 +36,7 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.cli.context.run_output import RunOutput
     from clusterctl.client.local.notify import Delivery
-    from clusterctl.plans.diagnose.hang import KeptDiagnosis
+    from clusterctl.plans.diagnose.kept import KeptDiagnosis
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId
     from clusterctl.specs.inventory.model import Inventory

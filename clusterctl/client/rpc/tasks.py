@@ -26,7 +26,7 @@ from clusterctl.specs.inventory.model import Node
 if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
-    from clusterctl.plans.diagnose.hang import KeptEvidence
+    from clusterctl.plans.diagnose.kept import KeptEvidence
     from clusterctl.plans.discover import FoundPythons
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages.facts import Facts
@@ -517,7 +517,7 @@ def diagnose(
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> KeptEvidence | None:
     """Ask a node for what its agent kept of where the ranks of the last attempt were."""
-    from clusterctl.plans.diagnose.hang import parse_kept
+    from clusterctl.plans.diagnose.kept import parse_kept
 
     return parse_kept(_query_ranks(c, node, interpreter, run_id, "diagnosis").record("kept"), node.name)
 

@@ -18,7 +18,7 @@ from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, S
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.hang import KeptDiagnosis
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.rows import describe_halted
 from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of

@@ -23,7 +23,7 @@ from clusterctl.console.run.verdict import (
 )
 from clusterctl.console.terminal import make_table, stdout, uses_color
 from clusterctl.console.text import UNBROKEN, ItemsCell, WrappedCell, sanitize, wrap_text
-from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.rows import describe_node, list_node_rows
 from clusterctl.plans.runs.speed import SpeedVerdict, speed_to_json
 from clusterctl.plans.runs.state import (

@@ -16,7 +16,7 @@ from clusterctl.console.text import (
     wrap_text,
 )
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, render_kept
 from clusterctl.plans.runs.cause import (
     MAX_LINE,
     Explanation,

@@ -16,18 +16,17 @@ import os
 import re
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, cast
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..logs.log_file import read_tail
-from ..probe.questions import list_folder, read_text
 from ..runtime.processes import Identity, find_process
 from ..state.run_record import parse_identity
 from ..state.watchers import find_watchers
 
 if TYPE_CHECKING:
-    from ...protocol.messages.evidence import Diagnosis, RankEvidence, RecordedGroup
+    from ...protocol.messages.evidence import Diagnosis, RankCall, RankEvidence, RecordedGroup
     from ...protocol.messages.files import RankMarker, RankRecord, State
 
 LIMIT = 1.0  # seconds for the ranks' answers
@@ -38,9 +37,11 @@ POLL = 0.01
 MAX_RECORDS = 8 << 20  # bytes of flight recorders that are read
 ENTRIES = 12  # of each process group, unless more are asked for
 GROUPS = 32
-MAX_MEMBERS = 4096  # characters
+MAX_MEMBERS = 4096  # characters, and ranks
+MAX_CALL, MAX_NAME, MAX_LEFT = 200, 100, 8  # characters; threads and processes
 STDERR_BYTES = 2048
 MAX_RANKS = 256
+MAX_TEXT = 65536  # bytes of a small file
 MAX_ENTRIES, MAX_VALUES = 20_000, 1_000_000
 SIGNAL, STATE, STACKS, RECORDS = 41, b"s", b"t", b"?"  # see rank.py
 MARKER = ("pid", "starttime", "stacks", "thread")
@@ -146,7 +147,7 @@ def read_positions(folder: str, markers: Mapping[Identity, RankMarker]) -> Dict[
 def read_position(base: str) -> RankMarker:
     """Read the rank of a process and the size of its world, as it has reported them last; nothing if it has none."""
     with suppress(MalformedError):
-        content = parse_object((read_text(base + ".state") or "").encode("utf-8"))
+        content = parse_object(read_text(base + ".state").encode("utf-8"))
         rank, size = content.integer("rank", 0), content.integer("size", 0)
         return {} if rank is None or size is None else {"rank": rank, "world_size": size}
     return {}
@@ -166,7 +167,7 @@ class Asked:
         self.rank, self.identity, self.marker, self._record = rank, identity, marker, record
         self._base = os.path.join(folder, str(identity.pid)) if identity else ""
         self._stacks = StackRequest(folder, identity, marker) if identity else None
-        self._ticks = read_ticks(identity)
+        self._used = self._measure_used()
         self._asked_at = time.monotonic()
         self._before: Dict[str, object] = {}  # versions of the answers
         self._waits_for_stack = self._waits_for_records = False
@@ -224,7 +225,7 @@ class Asked:
         stat = find_process(identity)
         if stat is not None:
             row["process"] = stat.state
-            row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid) or ""
+            row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid)
             row["traced"] = status_number(stat.pid, "TracerPid", 10) > 0
             state = read_state(self._base)
             row["uncaught"] = state is not None and state.uncaught
@@ -235,15 +236,19 @@ class Asked:
             row["stack"] = stacks.index(text)
             row["records_problem"] = "no answer" if self._waits_for_records else ""
             if not self._waits_for_records:
-                row["groups"], row["records_problem"] = read_groups(self._base + ".records", entries, now)
+                records = read_records(self._base + ".records", entries, now)
+                row["groups"], row["records_problem"] = records.groups, records.problem
+                row["call"], row["left"] = records.call, records.left
         return row
 
     def _measure_cpu(self) -> Optional[float]:
-        ticks = read_ticks(self.identity)
-        if ticks is None or self._ticks is None:
+        used = self._measure_used()
+        if used is None or self._used is None:
             return None
-        seconds = (ticks - self._ticks) / os.sysconf("SC_CLK_TCK")
-        return seconds / max(0.001, time.monotonic() - self._asked_at)
+        return max(0.0, used - self._used) / max(0.001, time.monotonic() - self._asked_at)
+
+    def _measure_used(self) -> Optional[float]:
+        return read_used(self.identity, self.marker.get("thread", 0)) if self.identity else None
 
     def _read_output(self, rundir: str, record: RankRecord) -> Any:
         """Read the end of stderr, and for how many seconds nothing was written."""
@@ -253,10 +258,29 @@ class Asked:
         return end, max(0.0, time.time() - max(times)) if times else None
 
 
-def read_ticks(identity: Optional[Identity]) -> Optional[int]:
-    """Read the processor time of a process, in clock ticks; None if it is gone."""
-    line = read_text("/proc/%d/stat" % identity.pid) if identity is not None else None
-    return sum(map(int, line.rpartition(")")[2].split()[11:13])) if line else None
+def read_used(identity: Identity, without: int) -> Optional[float]:
+    """Read the processor time of a process in seconds, without that of a thread; None if it cannot be read.
+
+    The kernel counts it in nanoseconds; in /proc/PID/stat it is in hundredths, too coarse for the time of a question.
+    """
+    threads = [name for name in list_names("/proc/%d/task" % identity.pid) if name != str(without)]
+    texts = [read_text("/proc/%d/task/%s/schedstat" % (identity.pid, name)) for name in threads]
+    used = [int(text.split()[0]) for text in texts if text]
+    return sum(used) / 1e9 if used else None
+
+
+def list_names(folder: str) -> List[str]:
+    """List a directory in order; empty if it cannot be read."""
+    with suppress(OSError):
+        return sorted(os.listdir(folder))
+    return []
+
+
+def read_text(path: str) -> str:
+    """Read the start of a file; empty if it cannot be read."""
+    with suppress(OSError), open(path, "rb") as source:
+        return source.read(MAX_TEXT).decode("utf-8", "replace").strip()
+    return ""
 
 
 def file_version(path: str) -> object:
@@ -265,21 +289,46 @@ def file_version(path: str) -> object:
     return None if found is None else (found.st_ino, found.st_mtime_ns)
 
 
-def read_groups(path: str, entries: int, now: float) -> Any:
-    """Read the flight recorders of a rank: its process groups with their last entries, and why one is missing."""
-    groups: List[RecordedGroup] = []
-    problems = []
+class Records(NamedTuple):
+    """What a rank has answered: its process groups with their last entries, and why some are missing.
+
+    `call` is the call in which its main thread is, `left` what it waits for before it exits; see rank.py.
+    """
+
+    groups: List[RecordedGroup]
+    problem: str
+    call: RankCall
+    left: List[List[str]]
+
+
+def read_records(path: str, entries: int, now: float) -> Records:
+    """Read what a rank has answered."""
     try:
         with open(path, "rb") as source:
             lines = source.read(MAX_RECORDS).split(b"\n")
     except OSError as error:
-        return [], str(error.strerror)
+        return Records([], str(error.strerror), {}, [])
+    groups: List[RecordedGroup] = []
+    problems, about = [], Untrusted({})
     for line in lines:
         try:
-            groups += condense(parse_object(line, MAX_RECORDS, MAX_VALUES), now, entries)
+            recorder = parse_object(line, MAX_RECORDS, MAX_VALUES)
         except MalformedError:
             problems.append(line.decode("utf-8", "replace")[:200])
-    return groups[:GROUPS], "; ".join(problems)
+            continue
+        about = recorder if recorder.has_record("members") else about
+        groups += condense(recorder, now, entries)
+    members = about.record("members")
+    for group in groups:
+        ranks = str(list(members.integers(group["name"], MAX_MEMBERS)))
+        group["members"] = ranks if 2 < len(ranks) <= MAX_MEMBERS else group["members"]
+    return Records(groups[:GROUPS], "; ".join(problems), *_read_call(about))
+
+
+def _read_call(about: Untrusted) -> Tuple[RankCall, List[List[str]]]:
+    call = about.record("call")
+    left = [[row.text(0, MAX_NAME), row.text(1, MAX_NAME)] for row in about.rows("left", MAX_LEFT)]
+    return {"text": call.text("text", MAX_CALL), "peer": call.integer("peer", 0)}, left
 
 
 def condense(recorder: Untrusted, now: float, most: int) -> List[RecordedGroup]:
@@ -323,7 +372,8 @@ if TYPE_CHECKING:
 def read_markers(folder: str) -> Dict[Identity, RankMarker]:
     """Read what the processes of an attempt have written of themselves."""
     markers = {}
-    for path in list_folder(folder, "*.json")[:MAX_MARKERS]:
+    names = [name for name in list_names(folder) if name.endswith(".json")]
+    for path in (os.path.join(folder, name) for name in names[:MAX_MARKERS]):
         with suppress(MalformedError):
             content = parse_object((read_text(path) or "").encode("utf-8"))
             numbers = {name: content.integer(name, 0) for name in (*MARKER, *OPTIONAL)}
@@ -344,7 +394,7 @@ class RankState(NamedTuple):
 def read_state(base: str) -> Optional[RankState]:
     """Read the newest answer of a rank; None if there is none."""
     with suppress(MalformedError):
-        content = parse_object((read_text(base + ".state") or "").encode("utf-8"))
+        content = parse_object(read_text(base + ".state").encode("utf-8"))
         return RankState(*map(content.flag, RankState._fields))
     return None
 
@@ -482,10 +532,10 @@ class ThreadUse(NamedTuple):
 def read_threads(pid: int) -> Dict[int, ThreadUse]:
     """Look at all threads of a process."""
     threads = {}
-    for path in list_folder("/proc/%d/task" % pid):
-        fields = (read_text(path + "/stat") or "").rpartition(")")[2].split()
+    for name in list_names("/proc/%d/task" % pid):
+        fields = read_text("/proc/%d/task/%s/stat" % (pid, name)).rpartition(")")[2].split()
         if len(fields) > 12:
-            threads[int(os.path.basename(path))] = ThreadUse(fields[0], sum(map(int, fields[11:13])))
+            threads[int(name)] = ThreadUse(fields[0], sum(map(int, fields[11:13])))
     return threads
 
 
@@ -508,7 +558,7 @@ def catches_signal(pid: int) -> bool:
 
 def status_number(pid: int, name: str, base: int) -> int:
     """Read a number of /proc/PID/status; 0 if there is none."""
-    found = re.search(r"^%s:\s*([0-9a-f]+)$" % name, read_text("/proc/%d/status" % pid) or "", re.MULTILINE)
+    found = re.search(r"^%s:\s*([0-9a-f]+)$" % name, read_text("/proc/%d/status" % pid), re.MULTILINE)
     return int(found[1], base) if found else 0
 
 

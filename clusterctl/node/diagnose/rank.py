@@ -12,7 +12,10 @@ the process PID there are in the directory of the attempt:
     PID.state    the answer to each: whether an exception has ended the script, whether SIGNAL is still ours, and rank
                  and size of the world as they are now, null where there are none; also written at the exit after such
                  an exception, because the thread does not live as long as destructors
-    PID.records  the answer to RECORDS, after that: one line of JSON per recorder of torch, or why there is none
+    PID.records  the answer to RECORDS, after that: a line of JSON with what torch does not record, then one for each
+                 of its recorders, or why there is none. The first has members: the ranks of each process group; call:
+                 in which the main thread is, its text and the rank that it sends to or receives from; left: threads
+                 and processes for which the interpreter waits before it exits
     PID.group    {"pid", "starttime", "size", "rank", "ended"}: its process group of torch, which it has at its exit;
                  size: null until it exits, 0 where it is not known, 1 if torch.distributed is imported and was never
                  initialized, else the ranks of its default group; rank: its own in that group, else null; ended: when
@@ -36,7 +39,8 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, MutableMapping, Optional
+    from types import FrameType
+    from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
 VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; with RANK it is taken away, so that what a rank starts is not asked
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
@@ -52,6 +56,12 @@ if sys.version_info >= (3, 8):
 SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
 STATE, STACKS, RECORDS = b"s", b"t", b"?"  # what is asked for; each is answered with the state as well
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
+MAX_GROUPS, MAX_MEMBERS, MAX_FRAMES, MAX_LEFT = 64, 1024, 128, 8
+MAX_CALL, MAX_KEY, MAX_NAME = 120, 60, 60  # characters
+GROUP = "group"  # the argument
+OPTIMIZED = 1  # of a code's flags: its names are not in a dictionary
+LIBRARIES = ("<", "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")
+C10D_FILE = "/torch/distributed/distributed_c10d.py"
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 SUFFIXES = (".json", ".ask", ".state", ".stacks", ".records")
 SUFFIX = ".group"
@@ -188,7 +198,7 @@ def _answer(state: _State, stacks: int, requests: int, main: int) -> None:
                 faulthandler.dump_traceback(file=stacks, all_threads=True)
             state.write()
             if question == RECORDS:
-                _replace(state.base + ".records", _read_recorders())
+                _replace(state.base + ".records", _describe(main) + _read_recorders())
     except OSError:
         return  # the directory is gone, or the disk full: diagnose reports that this rank does not answer
 
@@ -196,6 +206,96 @@ def _answer(state: _State, stacks: int, requests: int, main: int) -> None:
 def _has_gil() -> bool:
     """Return whether no other thread runs Python while this one does; an interpreter may be built without the GIL."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def _describe(main: int) -> bytes:
+    """Return a line of JSON with what torch does not record; empty if nothing can be found out."""
+    about: Dict[str, object] = {}
+    try:
+        import json
+
+        frames = _list_frames(sys._current_frames().get(main))
+        for name, read in (("members", _read_members), ("call", _read_call), ("left", _read_left)):
+            try:
+                about[name] = read(frames)
+            except Exception:  # noqa: BLE001, RUF100 - this Python or torch has it otherwise
+                continue
+        return json.dumps(about).encode("ascii") + b"\n"
+    except Exception:  # noqa: BLE001, RUF100 - the interpreter may be about to exit
+        return b""
+
+
+def _list_frames(frame: Optional[FrameType]) -> List[FrameType]:
+    """List the frames of a thread, innermost first."""
+    frames: List[FrameType] = []
+    while frame is not None and len(frames) < MAX_FRAMES:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _read_members(_: Sequence[FrameType]) -> Dict[str, List[int]]:
+    """Return the ranks of the process groups, in their order, by the names that the recorders have for them."""
+    c10d: Any = sys.modules.get(C10D)
+    names = list(c10d._world.pg_names.items())[-MAX_GROUPS:] if c10d is not None else []
+    members = {str(name): list(map(int, c10d.get_process_group_ranks(group))) for group, name in names}
+    return {name: ranks for name, ranks in members.items() if len(ranks) <= MAX_MEMBERS}
+
+
+def _read_call(frames: Sequence[FrameType]) -> Dict[str, object]:
+    """Return which rank a function of torch.distributed sends to or receives from; in the job's code what is called."""
+    found = [frame for frame in frames if frame.f_code.co_filename.endswith(C10D_FILE)]
+    if found:
+        return {"peer": _find_peer(found[-1].f_locals)}
+    file = frames[0].f_code.co_filename if frames else "<"
+    return {} if any(part in file for part in LIBRARIES) else {"text": _read_source(frames[0])}
+
+
+def _find_peer(arguments: Mapping[str, Any]) -> Optional[int]:
+    """Find the other rank among the arguments, as a number in the whole job."""
+    for name in ("src", "dst"):
+        peer, place = arguments.get(name), arguments.get("group_" + name)
+        if type(peer) is int:
+            return peer
+        if type(place) is int:
+            c10d: Any = sys.modules[C10D]
+            return int(c10d.get_process_group_ranks(arguments.get(GROUP))[place])
+    return None
+
+
+def _read_source(frame: FrameType) -> str:
+    """Return the call in which a frame is, from Python 3.11 on without the rest of its line."""
+    import linecache
+    from itertools import islice
+
+    line, code = linecache.getline(frame.f_code.co_filename, frame.f_lineno), frame.f_code
+    if hasattr(code, "co_positions"):
+        first, last, start, end = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+        if None not in (start, end) and first == last == frame.f_lineno:
+            line = line.encode("utf-8")[start:end].decode("utf-8")
+    text = line.strip()
+    called, _, argument = text[:-1].rpartition("(")
+    if text.endswith(")") and called.endswith((".get", ".wait")) and argument.isidentifier():
+        names = frame.f_locals
+        key = names.get(argument)
+        if type(names) is dict and code.co_flags & OPTIMIZED:
+            names.clear()  # before Python 3.13 it is a copy, which would keep tensors alive as long as the frame
+        text = "%s(%r)" % (called, key[:MAX_KEY]) if type(key) is str else text
+    return text[:MAX_CALL]
+
+
+def _read_left(frames: Sequence[FrameType]) -> List[List[str]]:
+    """Return kind and name of what the interpreter waits for before it exits."""
+    places = {(os.path.basename(frame.f_code.co_filename), frame.f_code.co_name) for frame in frames}
+    found: List[Any] = []
+    if ("threading.py", "_shutdown") in places:
+        main = sys.modules["threading"].main_thread()
+        threads = [one for one in list(sys.modules["threading"]._active.values()) if one is not main]
+        found += [("thread", one) for one in threads if not one.daemon]
+    if ("util.py", "_exit_function") in places:
+        children = list(sys.modules["multiprocessing.process"]._children)
+        found += [("process", one) for one in children if not one.daemon]
+    return [[kind, str(one.name)[:MAX_NAME]] for kind, one in found[:MAX_LEFT]]
 
 
 def _read_recorders() -> bytes:

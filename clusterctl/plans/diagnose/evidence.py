@@ -6,8 +6,9 @@ Not here: what it means (`hang`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from clusterctl.protocol.end_record import MAX_EXIT, MAX_RANK, MAX_SIGNAL
 from clusterctl.protocol.untrusted import Row, Untrusted
@@ -25,7 +26,12 @@ MAX_FILE, MAX_FUNCTION = 1000, 200  # characters
 RAY_LOOP = (
     "/ray/_private/worker.py"  # where the main thread of a worker waits; Ray Train runs the job in another
 )
-_PREFIX = re.compile(r"/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
+MAX_CALL, MAX_LEFT = 200, 8  # characters; threads and processes
+C10D = "/torch/distributed/distributed_c10d.py"  # its functions wait for other ranks
+BREAKPOINT = "/clusterctl_breakpoint.py"  # see node/diagnose/breakpoint.py
+JOINS = ("join", "result", "_shutdown")  # of a thread, of a future, of all threads at the end
+_STANDARD = re.compile(r"^<|/lib\d*/python[\d.]+/(?!(?:site|dist)-packages/)")
+_PREFIX = re.compile(r"/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)(?=/)")
 _LIBRARY = re.compile(r"^<|/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 
 
@@ -39,12 +45,17 @@ class Frame:
 
     @property
     def own(self) -> bool:
-        """Return whether it is outside of Python's libraries."""
-        return not _LIBRARY.search(self.file)
+        """Return whether it is outside of Python's libraries, and of what lets `clusterctl debug` in."""
+        return not (_LIBRARY.search(self.file) or self.file.endswith(BREAKPOINT))
+
+    @property
+    def standard(self) -> bool:
+        """Return whether it is in Python's standard library."""
+        return _STANDARD.search(self.file) is not None
 
     def __str__(self) -> str:
         function = "" if self.function == "<module>" else f" in {self.function}()"
-        start = max((found.end() for found in _PREFIX.finditer(self.file)), default=0)
+        start = max((found.end() + 1 for found in _PREFIX.finditer(self.file)), default=0)
         return f"{self.file[start:]}:{self.line}{function}"
 
 
@@ -65,6 +76,11 @@ class Entry:
     backend: str = ""
 
     @property
+    def is_pair(self) -> bool:
+        """Return whether it is a send or a receive."""
+        return self.pair is not None
+
+    @property
     def signature(self) -> tuple[str, str, str]:
         """Return what must be the same on all ranks."""
         return self.operation, self.sizes, self.types
@@ -81,15 +97,18 @@ class GroupRecord:
 
     @property
     def title(self) -> str:
-        """Return the name that the job has for it."""
-        return self.about or self.name
+        """Return the name that the job has for it; torch calls a group that has none `undefined`."""
+        return self.name if self.about in ("", "undefined") else self.about
 
 
 @dataclass(frozen=True)
 class RankEvidence:
     """What is known of one rank; `problem` is why it could not be asked.
 
-    `stack` is as it was written, `frames` are those of the main thread, innermost first.
+    `stack` is as it was written, `frames` are those of the main thread, innermost first. `call` is the source of the
+    call in which that is, `peer` the rank to which it sends or from which it receives; `left` has kind and name of the
+    threads and processes for which it waits before it exits. `moved` is whether its stack was another one at the look
+    before; None if there was none.
     """
 
     rank: int
@@ -109,16 +128,45 @@ class RankEvidence:
     frames: tuple[Frame, ...] = ()
     groups: tuple[GroupRecord, ...] = ()
     records_problem: str = ""
+    call: str = ""
+    peer: int | None = None
+    left: tuple[tuple[str, str], ...] = ()
+    moved: bool | None = None
+
+    @cached_property
+    def active(self) -> tuple[Frame, ...]:
+        """Return the frames of the thread that counts: the main thread, unless it waits for another one."""
+        if any(map(is_collective, self.frames)):
+            return self.frames
+        threads = list(read_threads(self.stack))[-MAX_THREADS:-1]
+        others = [tuple(frames) for frames in threads if any(frame.own for frame in frames)]
+        collective = [frames for frames in others if any(map(is_collective, frames))]
+        if collective:
+            return collective[0]
+        is_joining = any(frame.standard and frame.function in JOINS for frame in self.frames)
+        return others[0] if is_joining and len(others) == 1 else self.frames
 
     @property
     def where(self) -> Frame | None:
-        """Return the line of the job at which the main thread is; of a library if there is none."""
-        return next((frame for frame in self.frames if frame.own), self.frames[0] if self.frames else None)
+        """Return the line of the job at which the active thread is; of a library if there is none."""
+        frames = self.active
+        return next((frame for frame in frames if frame.own), frames[0] if frames else None)
+
+    @property
+    def waits_for_ranks(self) -> str:
+        """Return the function of torch.distributed in which the active thread is; empty if it is in none."""
+        found = [frame for frame in self.active if is_collective(frame)]
+        return found[-1].function if found else ""
 
     @property
     def ended(self) -> bool:
         """Return whether its process is gone."""
         return self.exit is not None or self.signal is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether its process is gone, also if no one has seen how."""
+        return self.ended or self.problem == "ended"
 
 
 @dataclass(frozen=True)
@@ -154,6 +202,22 @@ class NodeEvidence:
     clocks: Mapping[str, float] = field(default_factory=dict)
     watchers: tuple[Watcher, ...] = ()
     busiest: BusyProcess | None = None
+
+
+def compare_stacks(ranks: Iterable[RankEvidence], before: Iterable[RankEvidence]) -> list[RankEvidence]:
+    """Return the ranks of a second look with whether they have moved since the first one, as far as both are known."""
+    stacks = {(rank.rank, rank.node): (rank.stack, rank.peer) for rank in before if rank.stack}
+    return [
+        replace(rank, moved=stacks[rank.rank, rank.node] != (rank.stack, rank.peer))
+        if rank.stack and (rank.rank, rank.node) in stacks
+        else rank
+        for rank in ranks
+    ]
+
+
+def is_collective(frame: Frame) -> bool:
+    """Return whether a frame is of a function of torch.distributed that waits for other ranks."""
+    return frame.file.endswith(C10D)
 
 
 def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
@@ -212,6 +276,9 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
         frames=main_frames(stack),
         groups=tuple(map(_parse_group, raw.records("groups", MAX_GROUPS))),
         records_problem=raw.text("records_problem", 300),
+        call=raw.record("call").text("text", MAX_CALL),
+        peer=raw.record("call").integer("peer", 0, MAX_RANK),
+        left=tuple((row.text(0, 10), row.text(1, 100)) for row in raw.rows("left", MAX_LEFT)),
     )
 
 

@@ -23,7 +23,8 @@ from typing import Any
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import Entry, NodeEvidence, RankEvidence
-from clusterctl.plans.diagnose.hang import Judgement, name_ranks, reduce_coalesced
+from clusterctl.plans.diagnose.hang import Judgement, name_ranks
+from clusterctl.plans.diagnose.waits import reduce_coalesced
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr
 

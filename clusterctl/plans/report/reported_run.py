@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.hang import KeptDiagnosis
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.cause import Explanation

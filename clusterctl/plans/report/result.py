@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterctl.plans.diagnose.hang import describe_kept, render_advice
+from clusterctl.plans.diagnose.kept import describe_kept, render_advice
 from clusterctl.plans.report.markup import Child, Html, element, join, join_lines
 from clusterctl.plans.report.numbers import choose_scalars
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_marks

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import RankEvidence
-from clusterctl.plans.diagnose.hang import Judgement, fold_numbers, render_advice
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
+from clusterctl.plans.diagnose.kept import render_advice
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join, join_lines, table, table_row
 from clusterctl.plans.report.reported_run import ReportedRun

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from clusterctl.codes.lookup import find_entry, word
-from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.speed import SpeedVerdict, speed_to_json
 from clusterctl.plans.runs.state import (

@@ -23,11 +23,18 @@ class RecordedGroup(TypedDict):
     entries: list[list[Any]]
 
 
+class RankCall(TypedDict, total=False):
+    """The call in which a rank's main thread is: its text in the job's code, or which rank it sends to or gets from."""
+
+    text: str
+    peer: int | None
+
+
 class RankEvidence(TypedDict):
     """Where a rank is: `stack` is an index into the stacks, `cpu` the processors that it used meanwhile.
 
     `waits_in` is a function of the kernel, `silent` the seconds since its last output; `uncaught` is whether it reports
-    that an exception has ended its script.
+    that an exception has ended its script; `left` has kind and name of what it waits for before it exits.
     """
 
     rank: int
@@ -45,6 +52,8 @@ class RankEvidence(TypedDict):
     stack: NotRequired[int]
     groups: NotRequired[list[RecordedGroup]]
     records_problem: NotRequired[str]
+    call: NotRequired[RankCall]
+    left: NotRequired[list[list[str]]]
 
 
 class WatcherEvidence(HaltedProcess):

@@ -143,6 +143,7 @@ class RankMarker(TypedDict, total=False):
     stacks: int  # a descriptor
     thread: int
     main: int
+    dumps: int  # 1: it writes its stacks itself
     local_rank: int
     world_size: int
     error_file: str  # torchrun's, beside the logs; empty if unknown

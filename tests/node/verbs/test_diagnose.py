@@ -13,17 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from prepared_ranks import ask_ranks
 
 from clusterctl.node.diagnose import rank as rank_module
-from clusterctl.node.diagnose.query import ThreadUse, diagnose, is_still
+from clusterctl.node.diagnose.query import ThreadUse, is_still
 from clusterctl.node.runtime.processes import identify
-from clusterctl.node.state.run_record import new_state
-from clusterctl.plans.diagnose.evidence import RankEvidence, parse_evidence
+from clusterctl.plans.diagnose.evidence import RankEvidence
 from clusterctl.plans.diagnose.hang import judge, uncaught_exception
-from clusterctl.protocol.untrusted import Untrusted
 
 LIMIT = 120.0  # seconds: torch is imported
 SCRIPT = """
@@ -93,21 +91,8 @@ class Ranks:
 
     def diagnose(self) -> dict[int, RankEvidence]:
         """Ask them as the verb does."""
-        state: Any = {
-            **new_state({"run": "job-1", "node": "gpu01", "node_rank": 0, "attempt": 1}),
-            "ranks": {
-                str(rank): {
-                    **identify(process.pid).as_dict(),
-                    "exit": None,
-                    "signal": None,
-                    "stdout": f"{rank}.log",
-                    "stderr": f"{rank}.log",
-                }
-                for rank, process in enumerate(self.processes)
-            },
-        }
-        answer = diagnose(str(self.rundir), state, None)
-        return {rank.rank: rank for rank in parse_evidence(Untrusted(answer), "gpu01").ranks}
+        processes = {rank: identify(process.pid) for rank, process in enumerate(self.processes)}
+        return {rank.rank: rank for rank in ask_ranks(self.rundir, processes).ranks}
 
     def diagnose_until(self, condition: Callable[[dict[int, RankEvidence]], bool]) -> dict[int, RankEvidence]:
         """Ask them until an answer is as expected: a loaded machine may leave one out."""

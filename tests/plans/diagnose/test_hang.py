@@ -16,10 +16,12 @@ from clusterctl.plans.diagnose.evidence import (
     GroupRecord,
     RankEvidence,
     Watcher,
+    compare_stacks,
     main_frames,
     parse_evidence,
 )
-from clusterctl.plans.diagnose.hang import fold_numbers, gaps, judge
+from clusterctl.plans.diagnose.hang import fold_numbers, judge
+from clusterctl.plans.diagnose.waits import gaps
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import use_language
 
@@ -120,7 +122,11 @@ EXITED = RankEvidence(3, "gpu02", pid=103, problem="ended", exit=0)
         (FAILED, "CC-HANG-003", "failed with torch.OutOfMemoryError: no memory"),
         (LOCKED, "CC-HANG-004", "C code holds the GIL at train.py:88 in load_batch()"),
         (EXITED, "CC-HANG-004", "has exited and will not enter all_reduce #7"),
-        (waits(3, operation="broadcast"), "CC-HANG-005", "rank 3 (gpu02) has entered broadcast"),
+        (
+            waits(3, operation="broadcast"),
+            "CC-HANG-005",
+            "rank 3 (gpu02): broadcast Float [[1000]] at train.py:91",
+        ),
         (waits(3, sizes="[[900]]"), "CC-HANG-005", "all_reduce Float [[900]]"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -174,8 +180,127 @@ def test_groups_in_different_order_wait_for_each_other() -> None:
     first, second = (group(entry(4, 30.0), about=name, members=(0, 1)) for name in ("tp", "dp"))
     all_ranks = [group(entry(6, 50.0, done=True)), group(entry(6, 50.0, done=True), entry(7, 40.0))]
     judgement = judge([rank(0, all_ranks[0], first), rank(1, all_ranks[0], second), rank(2, all_ranks[1])])
-    assert judgement.code == "CC-HANG-005" and "each waits for the other" in judgement.sentence
-    assert judgement.suspects == (0, 1)
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-005", (0, 1))
+    assert judgement.sentence == (
+        "rank 0 in all_reduce #4 of group tp (ranks 0-1) at train.py:91 in train_step(); "
+        "rank 1 in all_reduce #4 of group dp (ranks 0-1) at train.py:91 in train_step(): "
+        "they wait for each other in a circle"
+    )
+
+
+def new(about: str, *members: int) -> GroupRecord:
+    """Make a group in which a rank waits in the first collective."""
+    return group(entry(1, 30.0), about=about, members=members)
+
+
+def test_a_circle_names_the_group_of_each_rank() -> None:
+    """Of a mesh two groups have one name; a group that is used for the first time has entries of one rank only."""
+    ranks = [
+        rank(0, new("tp", 0, 1)),
+        rank(1, new("dp", 1, 3)),
+        rank(2, new("dp", 0, 2)),
+        rank(3, new("tp", 2, 3)),
+    ]
+    judgement = judge(ranks)
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-005", (0, 1, 2, 3))
+    for part in (
+        "rank 0 in all_reduce #1 of group tp (ranks 0-1)",
+        "rank 3 in all_reduce #1 of group tp (ranks 2-3)",
+    ):
+        assert part in judgement.sentence
+
+
+def test_a_rank_that_never_used_a_group_is_missing_in_it() -> None:
+    """Its ranks are known by those who wait; where they are not, no rank is accused and nothing is said of all."""
+    others = [rank(0, new("tp", 0, 1)), rank(1, new("tp", 0, 1))]
+    judgement = judge([*others, rank(2, new("tp", 2, 3)), rank(3, frames=LOADING)])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-004", (3,))
+    unknown = judge([rank(2, new("tp")), rank(3, frames=LOADING)])
+    assert (unknown.code, unknown.suspects) == ("CC-HANG-004", ())
+    assert "torch does not report for which ranks; not in it: rank 3 at train.py:88" in unknown.sentence
+
+
+RECEIVING = (
+    Frame("/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 2799, "recv"),
+    Frame("train.py", 50, "next_stage"),
+)
+
+
+def test_of_a_receive_the_rank_that_does_not_send_is_named() -> None:
+    """Gloo records no recv: it is known by the stack, and from whom by what the rank reports."""
+    receives = replace(behind(1, RECEIVING), peer=0)
+    judgement = judge([behind(0), receives, waits(2)])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-004", (0,))
+    both = judge([replace(behind(0, RECEIVING), peer=1), receives, waits(2)])
+    assert (both.code, both.case, both.suspects) == ("CC-HANG-005", "pairs", (0, 1))
+    assert "rank 0 in recv from rank 1 at train.py:50 in next_stage()" in both.sentence
+
+
+def test_several_ranks_are_several() -> None:
+    """In every form of the sentence."""
+    two = judge([waits(0), behind(1), behind(2)]).sentence
+    assert two.startswith(
+        "ranks 1-2 (gpu[01-02]) have not entered all_reduce #7 of group default_pg; they are at "
+    )
+    assert two.endswith("1 rank has waited for them at train.py:91 in train_step() for 40 s")
+
+
+def test_a_rank_that_computes_may_evaluate() -> None:
+    """The others wait for it all the same."""
+    busy = judge(seven_of_eight(replace(behind(3), cpu=0.97)))
+    assert (busy.code, busy.suspects) == ("CC-HANG-004", (3,))
+    assert "and uses a processor: it may evaluate, load or save" in busy.sentence
+
+
+THREADS = """Thread (most recent call first):
+  File "train.py", line 30 in upload
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+
+Current thread (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 1590 in _shutdown
+"""
+
+
+def test_a_rank_that_waits_for_a_thread_at_its_end() -> None:
+    """Its name, and where it is; also while others wait for this rank."""
+    left = replace(behind(3), stack=THREADS, frames=main_frames(THREADS), left=(("thread", "uploader"),))
+    judgement = judge(seven_of_eight(left))
+    assert (judgement.code, judgement.case, judgement.suspects) == ("CC-HANG-003", "thread", (3,))
+    assert (
+        "waits for the thread uploader (at train.py:30 in upload()), which is not a daemon"
+        in judgement.sentence
+    )
+
+
+def test_two_looks_clear_what_moves() -> None:
+    """One at another line than most is accused by its stack alone: not if it is elsewhere two seconds later."""
+    first = [replace(rank(number, frames=LOADING), stack="a") for number in range(4)]
+    first[3] = replace(first[3], frames=(Frame("train.py", 99, "other"),))
+    assert (judge(first).code, judge(first).is_thin) == ("CC-HANG-007", True)
+    assert judge(compare_stacks(first, first)).code == "CC-HANG-007"
+    then = [*first[:3], replace(first[3], stack="b")]
+    cleared = judge(compare_stacks(then, first))
+    assert (cleared.code, cleared.suspects) == ("CC-HANG-010", ())
+    assert cleared.sentence.endswith("changed within 2 s: rank 3")
+
+
+def test_a_rank_without_a_full_answer_is_not_accused_of_what_others_show() -> None:
+    """Its stack shows that it is in a collective, which its records would name."""
+    starved = replace(behind(2, WAITING), groups=(), records_problem="no answer")
+    judgement = judge([waits(0), behind(1), starved])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-004", (1,))
+    quiet = judge([replace(starved, rank=number) for number in range(2)] + [behind(2)])
+    assert quiet.suspects in ((), (2,)) and not quiet.sentence.startswith("all ranks")
+
+
+def test_ranks_that_name_different_sources() -> None:
+    """The records have the operation only: the argument is known while a rank is in it."""
+    ranks = [replace(waits(number, operation="broadcast"), peer=number % 2) for number in range(3)]
+    judgement = judge(ranks)
+    assert (judgement.code, judgement.case) == ("CC-HANG-005", "peer")
+    assert "rank 0 by ranks 0,2 at train.py:91" in judgement.sentence
+    same = judge([replace(one, peer=0) for one in ranks])
+    assert (same.code, same.case) == ("CC-HANG-006", "")
 
 
 def test_sizes_may_differ_where_the_operation_allows_it() -> None:
@@ -206,11 +331,12 @@ def test_a_wait_counts_once_it_is_unusual(entries: tuple[Entry, ...], code: str)
 
 
 def test_without_records_the_odd_line_is_named() -> None:
-    """An older torch, or a lock before the first collective."""
-    ranks = [rank(number) for number in range(3)]
+    """An older torch, or a lock before the first collective; a busy one loads or computes."""
+    ranks = [rank(number, frames=(Frame("train.py", 91, "train_step"),)) for number in range(3)]
+    assert judge([*ranks, replace(rank(3, frames=LOADING), process="R")]).code == "CC-HANG-010"
     judgement = judge([*ranks, rank(3, frames=LOADING)])
     assert (judgement.code, judgement.suspects) == ("CC-HANG-007", (3,))
-    assert "rank 3 (gpu02) is at train.py:88 in load_batch(), while ranks 0-2 are at" in judgement.sentence
+    assert "rank 3 (gpu02) at train.py:88 in load_batch(), while ranks 0-2 are at" in judgement.sentence
 
 
 def test_what_cannot_be_judged_is_said() -> None:
@@ -218,8 +344,9 @@ def test_what_cannot_be_judged_is_said() -> None:
     computing = [replace(rank(number, frames=LOADING), cpu=1.0) for number in range(2)]
     assert "2 of 2 use a processor" in judge(computing).sentence
     idle = [replace(one, cpu=0.0) for one in computing]
-    assert judge(idle).sentence.startswith(
-        "no rank waits in a collective or uses a processor; ranks 0-1 are at "
+    assert judge(idle).sentence == (
+        "no rank waits in a collective (none has been recorded yet) or uses a processor: "
+        "ranks 0-1 at train.py:88 in load_batch()"
     )
     unprepared = [RankEvidence(0, "gpu01", problem="not prepared", process="S")]
     assert "no stacks and no records: not prepared" in judge(unprepared).sentence
@@ -263,9 +390,14 @@ def test_saved_stacks_are_clean_and_of_one_node_each(tmp_path: Path) -> None:
 
 
 def test_sends_and_receives_are_no_collectives() -> None:
-    """Their numbers are counted for themselves; a pending one does not accuse the others."""
+    """Their numbers are counted for themselves; a pending one accuses no rank where its peer is not known."""
     pair = Entry(7, 3, "recv", "[[10]]", "Float", False, 40.0)
-    assert judge([rank(0, group(entry(6, 41.0, done=True), pair)), behind(1)]).code == "CC-HANG-010"
+    receives = rank(0, group(entry(6, 41.0, done=True), pair))
+    judgement = judge([receives, behind(1), behind(2)])
+    assert (judgement.code, judgement.case, judgement.suspects) == ("CC-HANG-004", "unknown", ())
+    judgement = judge([replace(receives, peer=2), behind(1), behind(2)])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-004", (2,))
+    assert "has not entered the send for recv of rank 0" in judgement.sentence
 
 
 def test_the_main_thread_is_the_last_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.diagnose.hang import (
+from clusterctl.plans.diagnose.kept import (
     STALL,
     TIME_LIMIT,
     judge_kept,

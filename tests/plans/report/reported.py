@@ -11,7 +11,7 @@ from typing import Any
 
 from ends import judge
 
-from clusterctl.plans.diagnose.hang import STALL, KeptDiagnosis, judge_kept, parse_kept
+from clusterctl.plans.diagnose.kept import STALL, KeptDiagnosis, judge_kept, parse_kept
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.cause import Explanation, explain_end
 from clusterctl.plans.runs.history import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,9 @@ from clusterctl.console.documents.output import write_document
 from clusterctl.console.run import hang as screen
 from clusterctl.console.run.status import show_status, status_to_json
 from clusterctl.console.text import json_text, sanitize
-from clusterctl.plans.diagnose.evidence import NodeEvidence
-from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
+from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence, compare_stacks
+from clusterctl.plans.diagnose.hang import SECOND_LOOK, Judgement, judge
+from clusterctl.plans.diagnose.kept import choose_least_wait
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.runs.state import Parts
 from clusterctl.plans.runs.verdict import name_state
@@ -90,10 +92,19 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     nodes = found.holders(run_id)
     handle = RunHandle(cluster, run_id, nodes, found.pythons)
     answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
-    silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)
     least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
-    judgement = judge(ranks_of(answers), silent, world, least_wait, watchers_of(answers))
+
+    def judge_answers(ranks: Sequence[RankEvidence]) -> Judgement:
+        silent = [name for name, part in parts.items() if part is None or name in answers.errors]
+        return judge(ranks, silent, world, least_wait, watchers_of(answers))
+
+    judgement = judge_answers(ranks_of(answers))
+    if judgement.is_thin and not slow:
+        before = ranks_of(answers)
+        time.sleep(SECOND_LOOK)
+        answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
+        judgement = judge_answers(compare_stacks(ranks_of(answers), before))
     answered = [node for node in nodes if node.name in answers.nodes]
     gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     return Diagnosis(answers, judgement, gpus, len(nodes) + len(found.errors))

@@ -49,8 +49,8 @@ from ...diagnose.query import (
     diagnose,
     file_version,
     kept_path,
-    read_groups,
     read_markers,
+    read_records,
     send_question,
 )
 from ...diagnose.rank import RECORDS
@@ -408,7 +408,7 @@ def request_records(folder: str) -> Dict[int, RecordedEntries]:
             path = os.path.join(folder, "%d.records" % pid)
             if file_version(path) != version:
                 del waiting[pid]
-                groups, _ = read_groups(path, ENTRIES, time.time())
+                groups = read_records(path, ENTRIES, time.time()).groups
                 found[pid] = {group["name"]: group["entries"] for group in groups}
     return found
 

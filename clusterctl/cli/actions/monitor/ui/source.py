@@ -36,7 +36,8 @@ from clusterctl.console.lines import describe_dropped
 from clusterctl.console.run.status import describe_run, render_age, render_timing
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
+from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.report.markup import NOTHING, Html
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.report.result import render_head

@@ -29,7 +29,8 @@ from clusterctl.console.run.listing import summarize_runs
 from clusterctl.console.run.status import render_age
 from clusterctl.errors import NodeError
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
-from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge
+from clusterctl.plans.diagnose.hang import Judgement, judge
+from clusterctl.plans.diagnose.kept import STALL, KeptDiagnosis
 from clusterctl.plans.report.result import render_head
 from clusterctl.plans.runs.history import Launched, NodeRecord, ScalarPoint, Scalars
 from clusterctl.plans.runs.rows import list_node_rows

@@ -27,7 +27,8 @@ from clusterctl.console.run.listing import summarize_runs
 from clusterctl.console.run.status import describe_run, render_age
 from clusterctl.console.text import sanitize
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
-from clusterctl.plans.diagnose.hang import STALL, KeptDiagnosis, judge
+from clusterctl.plans.diagnose.hang import judge
+from clusterctl.plans.diagnose.kept import STALL, KeptDiagnosis
 from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.plans.report.markup import Html
 from clusterctl.plans.report.result import render_head
