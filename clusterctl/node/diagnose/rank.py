@@ -39,6 +39,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from types import FrameType
     from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
@@ -58,6 +59,7 @@ STATE, STACKS, RECORDS = b"s", b"t", b"?"  # what is asked for; each is answered
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 MAX_GROUPS, MAX_MEMBERS, MAX_FRAMES, MAX_LEFT = 64, 1024, 128, 8
 MAX_CALL, MAX_KEY, MAX_NAME = 120, 60, 60  # characters
+EXIT_LIMIT = 1.0  # seconds for the thread to write what it is writing
 GROUP = "group"  # the argument
 OPTIMIZED = 1  # of a code's flags: its names are not in a dictionary
 LIBRARIES = ("<", "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")
@@ -98,7 +100,7 @@ def _install(folder: str, environ: MutableMapping[str, str]) -> None:
     from _signal import getsignal  # type: ignore[import-not-found]  # it is not in typeshed; `signal` loads more
 
     rank = int(environ["RANK"]) if "RANK" in environ else None
-    state = _State(os.path.join(folder, str(os.getpid())), rank, getsignal)
+    state = _State(os.path.join(folder, str(os.getpid())), rank, getsignal, _thread.allocate_lock())
     base, state.position = state.base, _position(environ)
     state.remove()  # of an earlier process of this number
     stacks = os.open(base + ".stacks", NEW_FILE | os.O_APPEND, 0o600)
@@ -127,8 +129,11 @@ class _State:
 
     position = (0, 0, "")
 
-    def __init__(self, base: str, rank: Optional[int], getsignal: Callable[[int], object]) -> None:
+    def __init__(
+        self, base: str, rank: Optional[int], getsignal: Callable[[int], object], lock: LockType
+    ) -> None:
         self.base, self.rank, self._getsignal = base, rank, getsignal
+        self.lock, self.removed = lock, False  # the thread may begin to run when the process ends
         self._pid = os.getpid()
         self._handler = getsignal(SIGNAL)  # faulthandler's is not seen there, a later one is
 
@@ -148,7 +153,11 @@ class _State:
             if hasattr(sys, "last_type"):
                 self.write()
             elif self.rank is None and read_position()[0] is None and os.getsid(0) != self._pid:
+                is_locked = self.lock.acquire(True, EXIT_LIMIT)
+                self.removed = True
                 self.remove()  # a job may start thousands of these; the first of a session is a node's program
+                if is_locked:
+                    self.lock.release()
         except Exception:  # noqa: BLE001, RUF100 - nothing may be printed after the traceback
             return
 
@@ -190,7 +199,10 @@ def _answer(state: _State, stacks: int, requests: int, main: int) -> None:
     import faulthandler
 
     try:
-        _write_marker(state, stacks, _thread.get_native_id(), main)
+        with state.lock:
+            if state.removed:
+                return
+            _write_marker(state, stacks, _thread.get_native_id(), main)
         file = os.fstat(stacks)
         while True:
             question = os.read(requests, 1)

@@ -216,8 +216,8 @@ def compare_stacks(ranks: Iterable[RankEvidence], before: Iterable[RankEvidence]
 
 
 def is_collective(frame: Frame) -> bool:
-    """Return whether a frame is of a function of torch.distributed that waits for other ranks."""
-    return frame.file.endswith(C10D)
+    """Return whether a frame is of a function of torch.distributed that waits for ranks, and no import of it."""
+    return frame.file.endswith(C10D) and frame.function != "<module>"
 
 
 def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
