@@ -46,8 +46,8 @@ def run(
 
     The function is imported on the nodes from its module, whose folder is sent, or it is sent as source if a notebook
     or the program itself defines it; then it may use modules, functions, classes and plain values from there.
-    `folder` is sent instead. `keys` are keys of the job, such as nproc_per_node=2 or env={...}. What the ranks write
-    goes to `output`.
+    `folder` is sent instead. `keys` are keys of the job, such as nproc_per_node=2 or env={...}; other accounts of
+    this machine can read them, so secrets go by secrets=[...]. What the ranks write goes to `output`.
 
     Raises RunFailed with node, rank and line if a rank fails, Detached at Ctrl-C: the run continues.
     """
@@ -71,7 +71,7 @@ def run(
     started = Run(ending["run"], target, verdict)
     if verdict["state"] != SUCCEEDED:
         raise _failure(started, verdict, script)
-    return results.values(started.id)
+    return results.values(started.id, verdict["attempt"])
 
 
 def _failure(started: Run, verdict: VerdictEntry, script: CallScript) -> RunFailed:

@@ -23,9 +23,12 @@ from clusterctl.errors import ChecksFailed, ClusterctlError, ConnectError, Inter
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 
 # Python puts the current directory first, where a file of the user may have the name of a library. What is appended
-# is where this package was found, for a program that changed its own search path.
+# is where this package was found, for a program that changed its own search path. SIGINT ends the command, also if the
+# program ignores it, as one in the background of a shell does.
 _START = (
-    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "
+    "sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
     "from clusterctl.__main__ import main; main()"
 )
 MAX_LINE = 1 << 20  # bytes of a line of NDJSON: one of a log has at most 64 KiB, which escapes make longer
@@ -33,6 +36,7 @@ MAX_DOCUMENT = 64 << 20  # bytes of one document
 MAX_VALUES = 4_000_000  # of one document
 CHUNK = 1 << 16
 TAIL = 40  # lines of stderr that are kept as evidence
+POLL_INTERVAL = 0.02  # seconds
 LEAVE_LIMIT = 20.0  # seconds for a command to end after SIGINT; a launch first stops what it has prepared
 KINDS: dict[int, type[ClusterctlError]] = {  # by exit code
     2: UsageError,
@@ -137,7 +141,7 @@ class Command:
         with DefaultSelector() as selector:
             for descriptor in self._rest:
                 selector.register(descriptor, EVENT_READ)
-            while self._rest:
+            while self._stdout_fd in self._rest:
                 left = None if deadline is None else deadline - time.monotonic()
                 ready = selector.select(left) if left is None or left > 0 else []
                 if not ready:
@@ -150,6 +154,20 @@ class Command:
                         yield from lines
                     else:
                         self._show(lines)
+        self._drain()
+
+    def _drain(self) -> None:
+        """Read what the command still writes to stderr; what it has started may keep that open after its end."""
+        if self._stderr_fd not in self._rest:
+            return
+        os.set_blocking(self._stderr_fd, False)
+        ends_at, has_ended = time.monotonic() + LEAVE_LIMIT, False
+        while self._stderr_fd in self._rest and not has_ended:
+            has_ended = self._process.poll() is not None or time.monotonic() > ends_at
+            try:
+                self._show(self._read(self._stderr_fd))
+            except BlockingIOError:
+                time.sleep(0 if has_ended else POLL_INTERVAL)
 
     def _read(self, descriptor: int) -> list[bytes]:
         """Return the lines that are complete now; a stream that has ended is removed."""

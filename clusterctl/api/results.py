@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
-from clusterctl.protocol.untrusted import MAX_BYTES, MalformedError, parse_json
+from clusterctl.protocol.untrusted import MAX_BYTES, MalformedError, count_values, parse_json
 
 if TYPE_CHECKING:
     from clusterctl.console.documents.runs import LogLine
@@ -32,63 +33,74 @@ class _Result:
 
 @dataclass
 class Results:
-    """Collects the results of the last attempt from log lines."""
+    """Collects results from log lines, by attempt: a line may name any."""
 
-    _attempt: int = 0
     _size: int = 0
-    _results: dict[int, _Result] = field(default_factory=dict)
+    _results: dict[int, dict[int, _Result]] = field(default_factory=dict)
 
     def feed(self, entry: LogLine) -> bool:
         """Return whether a line is a piece of a result, and keep it."""
         mark, rank = entry.get("line", "").find(MARK), entry["rank"]
         if mark < 0 or rank is None:
             return False
-        if entry["attempt"] > self._attempt:
-            self._attempt, self._size, self._results = entry["attempt"], 0, {}
         self._size += len(entry["line"])
-        if entry["attempt"] == self._attempt and self._size <= MAX_TOTAL:
-            self._add(rank, entry["node"], entry["line"][mark + len(MARK) :])
+        if self._size <= MAX_TOTAL:
+            results = self._results.setdefault(entry["attempt"], {})
+            _add(results, rank, entry["node"], entry["line"][mark + len(MARK) :])
         return True
 
-    def _add(self, rank: int, node: str, text: str) -> None:
-        found = _PIECE.fullmatch(text)
-        if found is None:
-            self._results.setdefault(rank, _Result(node, "", 0, 0)).fault = "malformed"
-            return
-        kind, (index, count, world) = found[1], map(int, found.group(2, 3, 4))
-        result = self._results.setdefault(rank, _Result(node, kind, count, world))
-        if result.node != node:
-            result.fault = "twice"
-            result.node = f"{result.node}, {node}"
-        elif (result.kind, result.count, result.world) != (kind, count, world) or index != len(result.pieces):
-            result.fault = "malformed"
-        else:
-            result.pieces.append(found[5])
+    def values(self, run: str, attempt: int) -> list[Any]:
+        """Return the results of an attempt in the order of the ranks.
 
-    def values(self, run: str) -> list[Any]:
-        """Return the results in the order of the ranks; ClusterctlError if one is missing or cannot be read."""
+        ClusterctlError if one is missing or cannot be read.
+        """
         if self._size > MAX_TOTAL:
             raise ClusterctlError("CC-RUN-061", "total", run=run, most=MAX_TOTAL >> 20)
-        world = max((result.world for result in self._results.values()), default=1)
-        missing = next((rank for rank in range(world) if rank not in self._results), None)
+        results = self._results.get(attempt, {})
+        world = max((result.world for result in results.values()), default=1)
+        missing = next((rank for rank in range(world) if rank not in results), None)
         if missing is not None:
             raise ClusterctlError("CC-RUN-061", "missing", run=run, rank=missing)
-        return [self._read(run, rank, world) for rank in sorted(self._results)]
+        values, left = [], MAX_VALUES
+        for rank, result in sorted(results.items()):
+            value, count = _read(result, run, rank, world, left)
+            values.append(value)
+            left -= count
+        return values
 
-    def _read(self, run: str, rank: int, world: int) -> Any:
-        result = self._results[rank]
-        if not result.fault and (
-            len(result.pieces) != result.count or world != result.world or rank >= world
-        ):
-            result.fault = "malformed"
-        value: Any = "the pieces do not belong together"
-        try:
-            if not result.fault:
-                value = parse_json("".join(result.pieces).encode(), MAX_BYTES, MAX_VALUES // world)
-        except MalformedError as error:
-            value, result.fault = error, "malformed"
-        if not result.fault and result.kind == "json":
-            return value
-        case, reason = result.fault or result.kind, str(value)[:1000]
-        place = f"rank {rank} on {result.node}"
-        raise ClusterctlError("CC-RUN-061", case, run=run, place=place, reason=reason, most=MAX_BYTES >> 20)
+
+def _add(results: dict[int, _Result], rank: int, node: str, text: str) -> None:
+    found = _PIECE.fullmatch(text)
+    if found is None:
+        results.setdefault(rank, _Result(node, "", 0, 0)).fault = "malformed"
+        return
+    kind, (index, count, world) = found[1], map(int, found.group(2, 3, 4))
+    result = results.setdefault(rank, _Result(node, kind, count, world))
+    if result.node != node:
+        result.fault = "twice"
+        result.node = f"{result.node}, {node}"
+    elif (result.kind, result.count, result.world) != (kind, count, world) or index != len(result.pieces):
+        result.fault = "malformed"
+    else:
+        result.pieces.append(found[5])
+
+
+def _read(result: _Result, run: str, rank: int, world: int, most_values: int) -> tuple[Any, int]:
+    """Return the value of a rank, and how many values of JSON it has; all ranks share the limit."""
+    if not result.fault and (len(result.pieces) != result.count or world != result.world or rank >= world):
+        result.fault = "malformed"
+    text = "".join(result.pieces).encode()
+    count = count_values(text, most_values)
+    if not result.fault and count > most_values:
+        raise ClusterctlError("CC-RUN-061", "values", run=run, most=MAX_VALUES)
+    value: Any = "the pieces do not belong together"
+    try:
+        if not result.fault:
+            value = parse_json(text, MAX_BYTES, most_values)
+    except MalformedError as error:
+        value, result.fault = error, "malformed"
+    if not result.fault and result.kind == "json":
+        return value, count
+    case, reason = result.fault or result.kind, sanitize(str(value)[:1000])
+    place = f"rank {rank} on {result.node}"
+    raise ClusterctlError("CC-RUN-061", case, run=run, place=place, reason=reason, most=MAX_BYTES >> 20)

@@ -98,11 +98,15 @@ class RunFailed(ClusterctlError):
                 "CC-RUN-060", "ended", reasons=", ".join(dict.fromkeys(verdict["reasons"].values())), **facts
             )
         else:
-            super().__init__("CC-RUN-060", "", place=cause.origin, text=cause.text, **facts)
-            self.evidence = "\n".join(cause.stderr)
+            text = " ".join(map(sanitize, cause.text.splitlines()))
+            super().__init__("CC-RUN-060", "", place=sanitize(cause.origin), text=text, **facts)
+            self.evidence = "\n".join(map(sanitize, cause.stderr))
             self.code = cause.code or self.code
             self.fix = cause.advice or self.fix
         self.run, self.verdict, self.cause = run, verdict, cause
+
+    def __reduce__(self) -> tuple[type[RunFailed], tuple[Run, VerdictEntry, Cause | None]]:
+        return RunFailed, (self.run, self.verdict, self.cause)
 
 
 def failure_of(run: Run, verdict: VerdictEntry, cause: Cause | None) -> RunFailed:
@@ -119,6 +123,9 @@ class Detached(KeyboardInterrupt):
         command = f"clusterctl.attach({run.id!r}{run.target})"
         super().__init__(tr("the run continues; to come back: {command}", command=command))
         self.run = run
+
+    def __reduce__(self) -> tuple[type[Detached], tuple[Run]]:
+        return Detached, (self.run,)
 
 
 @dataclass
@@ -151,7 +158,7 @@ class Run:
         results = Results()
         for entry in self.logs(grep=MARK, stream="stdout"):
             results.feed(entry)
-        return results.values(self.id)
+        return results.values(self.id, self.wait()["attempt"])
 
     def status(self) -> StatusDocument:
         """Return what `clusterctl status --json` writes: the state of each node and rank."""
@@ -207,6 +214,8 @@ def attach(
     hosts: str | Sequence[str] | None = None,
 ) -> Run:
     """Return a run by its id, or any unambiguous prefix; nothing is read yet."""
+    if not run[:1].isalnum():
+        raise ValueError(f"not the id of a run: {run!r}")
     return Run(run, Target.of(inventory, lab, hosts))
 
 

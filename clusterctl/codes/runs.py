@@ -424,6 +424,7 @@ ENTRIES: Mapping[str, Entry] = {
                 "write it to a file in the directory CLUSTERCTL_OUTPUT_DIR, then `run.pull()`",
             ),
             "total": Case("the results of all ranks have more than {most} MiB (run {run})"),
+            "values": Case("the results of all ranks have more than {most} values of JSON (run {run})"),
             "missing": Case(
                 "rank {rank} has returned nothing (run {run})",
                 "the function must return, not leave by `sys.exit()` or `os._exit()`",

@@ -42,7 +42,7 @@ def parse_json(text: bytes, most_bytes: int = MAX_BYTES, most_values: int = MAX_
     """Parse JSON within bounds; MalformedError otherwise."""
     if len(text) > most_bytes:
         raise MalformedError(f"{len(text)} bytes of JSON, at most {most_bytes} are allowed")
-    if _values_in(text, most_values) > most_values:  # counted before anything is built
+    if count_values(text, most_values) > most_values:  # counted before anything is built
         raise MalformedError(f"JSON with more than {most_values} values")
     try:
         return _DECODER.decode(text.decode("utf-8"))
@@ -70,7 +70,7 @@ def parse_rows(text: bytes, most_bytes: int = MAX_BYTES, most_values: int = MAX_
     return [Row(row) for row in value]
 
 
-def _values_in(text: bytes, limit: int) -> int:
+def count_values(text: bytes, limit: int) -> int:
     """Count values and keys, or more where that is not more than enough; what stands in strings costs nothing."""
     count = sum(map(text.count, DELIMITERS))
     if count <= limit:

@@ -19,7 +19,8 @@ from clusterctl.console.run.verdict import (
     show_verdict,
 )
 from clusterctl.plans.diagnose.evidence import BusyProcess
-from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
+from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.runs.cause import explain_cause
 from clusterctl.plans.runs.speed import Reason, SpeedVerdict, Wait
 from clusterctl.plans.runs.state import Attempt

@@ -61,7 +61,6 @@ MAX_GROUPS, MAX_MEMBERS, MAX_FRAMES, MAX_LEFT = 64, 1024, 128, 8
 MAX_CALL, MAX_KEY, MAX_NAME = 120, 60, 60  # characters
 EXIT_LIMIT = 1.0  # seconds for the thread to write what it is writing
 GROUP = "group"  # the argument
-OPTIMIZED = 1  # of a code's flags: its names are not in a dictionary
 LIBRARIES = ("<", "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")
 C10D_FILE = "/torch/distributed/distributed_c10d.py"
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -226,6 +225,8 @@ def _describe(main: int) -> bytes:
     try:
         import json
 
+        if not _has_gil():  # frames of a thread that runs may be read only while it cannot
+            return b""
         frames = _list_frames(sys._current_frames().get(main))
         for name, read in (("members", _read_members), ("call", _read_call), ("left", _read_left)):
             try:
@@ -287,11 +288,12 @@ def _read_source(frame: FrameType) -> str:
             line = line.encode("utf-8")[start:end].decode("utf-8")
     text = line.strip()
     called, _, argument = text[:-1].rpartition("(")
-    if text.endswith(")") and called.endswith((".get", ".wait")) and argument.isidentifier():
-        names = frame.f_locals
-        key = names.get(argument)
-        if type(names) is dict and code.co_flags & OPTIMIZED:
-            names.clear()  # before Python 3.13 it is a copy, which would keep tensors alive as long as the frame
+    is_key = text.endswith(")") and called.endswith((".get", ".wait")) and argument.isidentifier()
+    if is_key and sys.version_info >= (
+        3,
+        13,
+    ):  # before that, reading names of a frame changes what locals() returned
+        key = frame.f_locals.get(argument)
         text = "%s(%r)" % (called, key[:MAX_KEY]) if type(key) is str else text
     return text[:MAX_CALL]
 

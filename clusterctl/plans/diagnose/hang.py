@@ -98,7 +98,9 @@ class Judgement:
     def is_thin(self) -> bool:
         """Return whether a second look at the stacks may change the answer: for how long is not recorded."""
         return (
-            self.code in ("CC-HANG-007", "CC-HANG-010") or self.case in ("locked", "silent") or self.by_stacks
+            self.code in ("CC-HANG-002", "CC-HANG-007", "CC-HANG-010")
+            or self.case in ("locked", "silent")
+            or self.by_stacks
         )
 
     @property
@@ -168,7 +170,7 @@ def _facts_of(watcher: Watcher) -> dict[str, object]:
 
 
 def _in_kernel(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judgement | None:
-    missed = {rank for wait in waits for rank in wait.missing}
+    missed = {rank for wait in waits if may_hang(wait) for rank in wait.missing}
     blocked = [
         rank
         for rank in by_rank.values()
@@ -207,12 +209,17 @@ def uncaught_exception(rank: RankEvidence) -> str:
 # 4 to 6: what ranks wait for
 
 
+def may_hang(wait: Wait) -> bool:
+    """Return whether a wait takes long, or nothing is known of how long; another one may end at once."""
+    return wait.is_certain and (wait.is_long or bool(wait.call))
+
+
 def _judge_waits(
     by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait], silent_nodes: Sequence[str]
 ) -> Judgement:
     blocked = find_blocked(waits, by_rank)
     known = [wait for wait in waits if wait.is_certain]
-    for wait in known:
+    for wait in filter(may_hang, known):
         suspects = [rank for rank in wait.missing if rank not in blocked]
         if suspects:
             return _judge_missing(wait, suspects, by_rank, silent_nodes)

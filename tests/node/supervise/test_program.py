@@ -34,7 +34,9 @@ print("to stderr", file=sys.stderr)
     assert seen["argv"][1:] == ["--rank", "1", "tcp://127.0.0.1:23456"]
     assert seen["cwd"] == str(run.code)
     assert seen["own"] and seen["default"]
-    assert seen["count"] == 4, "stdin, stdout, stderr, and the listing itself"
+    assert seen["count"] == 6, (
+        "stdin, stdout, stderr, the listing itself, and the two by which it can be asked"
+    )
     assert [name.rpartition("/")[2] for name in seen["fds"]] == ["null", "stderr.log", "stdout.log"]
     assert seen["env"]["MASTER_PORT"] == "23456"
     assert seen["env"]["CLUSTERCTL_RUN"] == run.tag

@@ -22,7 +22,7 @@ def read(lines: Sequence[LogLine]) -> list[Any]:
     results = Results()
     for entry in lines:
         results.feed(entry)
-    return results.values("run-1")
+    return results.values("run-1", max((entry["attempt"] for entry in lines), default=1))
 
 
 def test_pieces_are_put_together_in_the_order_of_the_ranks() -> None:
@@ -74,6 +74,22 @@ HOSTILE = [
 ]
 
 
+def test_a_node_cannot_name_the_attempt() -> None:
+    """Results of an attempt that the run did not have replace none."""
+    results = Results()
+    for entry in (line(f"{MARK}json 0 1 1 1"), line(f"{MARK}json 0 1 1 6", 0, "gpu02", attempt=7)):
+        results.feed(entry)
+    assert results.values("run-1", 1) == [1]
+
+
+def test_ranks_share_the_number_of_values() -> None:
+    """One may return more than its part; all together may not."""
+    large = "[" + "0," * 400_000 + "0]"
+    assert len(read([line(f"{MARK}json 0 1 2 {large}"), line(f"{MARK}json 0 1 2 1", 1)])[0]) == 400_001
+    with pytest.raises(ClusterctlError, match="more than 1000000 values"):
+        read([line(f"{MARK}json 0 1 3 {large}", rank) for rank in range(3)])
+
+
 @pytest.mark.parametrize(("lines", "text"), HOSTILE)
 def test_what_no_rank_of_ours_writes_is_an_error(lines: list[LogLine], text: str) -> None:
     """It names the rank and the node, and no value of it is returned."""
@@ -89,4 +105,4 @@ def test_all_results_together_are_bounded() -> None:
         results.feed(line(f"{MARK}json 0 2 2000 {text}", rank))
 
     with pytest.raises(ClusterctlError, match="more than 64 MiB"):
-        results.values("run-1")
+        results.values("run-1", 1)
