@@ -728,7 +728,7 @@ def before_group(rank: int) -> None:
     join(rank, 3)
 
 
-@hang("CC-HANG-010", (), "ranks 0-2 at", "store.get('ready')", common=True)
+@hang("CC-HANG-010", (), "ranks 0-2 at", "store.get(", common=True)
 def all_in_store(_: int) -> None:
     """A key that no rank sets."""
     store = dist.distributed_c10d._get_default_store()
