@@ -94,7 +94,12 @@ def run_for_output(command: list[str]) -> str:
     null = subprocess.DEVNULL
     try:
         child = subprocess.Popen(
-            command, stdin=null, stdout=subprocess.PIPE, stderr=null, env=dict(os.environ, LC_ALL="C")
+            command,
+            stdin=null,
+            stdout=subprocess.PIPE,
+            stderr=null,
+            start_new_session=True,
+            env=dict(os.environ, LC_ALL="C"),
         )
     except OSError:
         return ""
@@ -103,7 +108,9 @@ def run_for_output(command: list[str]) -> str:
         try:
             return _read_output(child.stdout.fileno()).decode("utf-8", "replace")
         finally:
-            child.kill()  # it has printed its version, or prints nothing
+            os.killpg(
+                child.pid, signal.SIGKILL
+            )  # it has printed its version, or prints nothing; it may be a script
 
 
 def _read_output(reader: int) -> bytes:

@@ -80,10 +80,13 @@ def test_a_failed_activate_is_reported(value: str, status: int | None) -> None:
     assert facts["activate"]["status"] == status
 
 
+HANGS_FOR = f"3600.{os.getpid()}"  # seconds, by which what hangs is found
+
+
 def tool(path: Path, prints: str) -> Path:
-    """Write a program that prints something and then hangs."""
+    """Write a program that prints something and then hangs in a program that it has started."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{prints}'\nexec >/dev/null\nsleep 3600\n")
+    path.write_text(f"#!/bin/sh\necho '{prints}'\nexec >/dev/null\nsleep {HANGS_FOR}\n")
     path.chmod(0o755)
     return path
 
@@ -113,6 +116,11 @@ def test_what_activate_gave(tmp_path: Path) -> None:
     assert (reported["compiler"], reported["compiler_version"]) == (str(cc), "12.4.1")
     assert (again["conda"], again["inside"], again["cuda"]) == ("/opt/conda", False, "12.6.3")
     assert probe(env={"PATH": path})["activate"] == to_json(ActivateResult())
+    pgrep = ["pgrep", "-f", f"sleep {HANGS_FOR}"]
+    wait_until(
+        lambda: subprocess.run(pgrep, stdout=subprocess.DEVNULL, check=False).returncode == 1,
+        "the end of what the compilers have started",
+    )
 
 
 def test_loopback_is_described() -> None:
