@@ -436,7 +436,7 @@ class Masters:
                     WATCHDOG.limit(limit, process.terminate) as alarm,
                     limit_output((stdout, stderr), process.terminate) as guard,
                 ):
-                    status = process.wait()
+                    status = _wait_for_end(process, has_session=not interactive)
             with self._lock:
                 self._starting.discard(process)
                 # Ctrl-C at a prompt: no further one is to come
@@ -492,6 +492,17 @@ class Masters:
                     start_new_session=True,
                 )
             return self._folder
+
+
+def _wait_for_end(process: subprocess.Popen[bytes], *, has_session: bool) -> int:
+    """Wait for ssh; with one that fails ends what it has started, such as a ProxyCommand that waits for something."""
+    ended = os.waitid(
+        os.P_PID, process.pid, os.WEXITED | os.WNOWAIT
+    )  # its number stays taken until it is waited for
+    if has_session and ended is not None and (ended.si_code, ended.si_status) != (os.CLD_EXITED, 0):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
 def _needs_user(error: ConnectError) -> bool:

@@ -120,6 +120,22 @@ def test_a_command_that_hangs_has_a_limit(
     command = f"sh -c 'trap \"\" TERM; echo $$ >{tmp_path}/pid; while :; do sleep 0.2; done'"
     error = refusal(serve().node(proxy_command=command, config="none"))
     assert error.code == "CC-SSH-004"
+    pid = (tmp_path / "pid").read_text().strip()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the command has ended")
+
+
+@pytest.mark.parametrize("connect", [1.0, 300.0])
+def test_ssh_that_is_ended_takes_its_command_along(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: float
+) -> None:
+    """Our own limit ends it, so it ends nothing itself; also a command that lets no signal but one end it."""
+    limits = Timeouts(connect=connect, handshake=1.5 - connect, login=0.0)
+    monkeypatch.setattr("clusterctl.client.openssh.DEFAULT_TIMEOUTS", limits)
+    command = f"sh -c 'trap \"\" TERM HUP; echo $$ >{tmp_path}/pid; while :; do sleep 0.2; done'"
+    error = refusal(serve().node(proxy_command=command, config="none"))
+    assert error.code == "CC-SSH-004"
+    pid = (tmp_path / "pid").read_text().strip()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the command has ended")
 
 
 def certified(serve: Serve, folder: Path, kind: str, *words: str, authority: str = "ed25519") -> Server:
