@@ -736,7 +736,7 @@ def all_in_store(_: int) -> None:
     store.get(key)
 
 
-@hang("CC-HANG-004", (1,), "store.get('key of rank 1')")
+@hang("CC-HANG-004", (1,), "store.get(")
 def one_in_store(rank: int) -> None:
     """A key of one rank that no rank sets."""
     store = dist.distributed_c10d._get_default_store()
@@ -848,7 +848,7 @@ def join(rank: int, size: int) -> None:
 
 
 def run_rank(case: Hang, rank: int) -> None:
-    """Be one rank: all have done one collective before it hangs."""
+    """Run one rank of a case: all do one collective before it hangs."""
     if case.joins:
         join(rank, case.ranks)
         reduce()
@@ -890,7 +890,7 @@ def fork_rank(folder: Path, case: Hang, rank: int, listener: socket.socket) -> i
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Start the ranks of all cases, and wait until this process is killed."""
+    """Start the ranks of all cases; all end with the test, also if that is killed: then stdin ends."""
     load_torch()
     if any(CASES[name].compiles for name in names):
         importlib.import_module("torch._dynamo")  # DistributedDataParallel needs it, and it takes long
@@ -904,8 +904,15 @@ def main(folder: Path, names: list[str]) -> None:
                     return run_rank(case, rank)
                 print(name, rank, pid, flush=True)
     print("started", flush=True)
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     while True:
         os.wait()
+
+
+def end_with_stdin() -> None:
+    """End all ranks, and what they have started, at the end of stdin."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def hanging(folder: Path, names: list[str]) -> Iterator[dict[str, dict[int, Iden
     argv = [sys.executable, hangs.__file__, str(folder), *names]
     package = Path(__file__).parents[3]
     env = {**os.environ, "PYTHONPATH": str(package), "OMP_NUM_THREADS": "1"}
-    starter = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    starter = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True
+    )
     found: dict[str, dict[int, Identity]] = {name: {} for name in names}
     try:
         assert starter.stdout is not None
@@ -45,8 +47,8 @@ def hanging(folder: Path, names: list[str]) -> Iterator[dict[str, dict[int, Iden
     finally:
         os.killpg(starter.pid, signal.SIGKILL)
         starter.wait()
-        if starter.stdout is not None:
-            starter.stdout.close()
+        for stream in filter(None, (starter.stdin, starter.stdout)):
+            stream.close()
 
 
 def ask(folder: Path, processes: dict[int, Identity]) -> Judgement:
