@@ -37,6 +37,7 @@ POLL = 0.01
 MAX_RECORDS = 8 << 20  # bytes of flight recorders that are read
 ENTRIES = 12  # of each process group, unless more are asked for
 GROUPS = 32
+IS_OVER = 5  # the index in a condensed entry
 MAX_MEMBERS = 4096  # characters, and ranks
 MAX_CALL, MAX_NAME, MAX_LEFT = 200, 100, 8  # characters; threads and processes
 STDERR_BYTES = 2048
@@ -322,13 +323,20 @@ def read_records(path: str, entries: int, now: float) -> Records:
     for group in groups:
         ranks = str(list(members.integers(group["name"], MAX_MEMBERS)))
         group["members"] = ranks if 2 < len(ranks) <= MAX_MEMBERS else group["members"]
+    groups.sort(
+        key=lambda group: all(entry[IS_OVER] for entry in group["entries"])
+    )  # those with a wait come first
+    problems += [f"more than {GROUPS} process groups"] * (len(groups) > GROUPS)
     return Records(groups[:GROUPS], "; ".join(problems), *_read_call(about))
 
 
 def _read_call(about: Untrusted) -> Tuple[RankCall, List[List[str]]]:
     call = about.record("call")
     left = [[row.text(0, MAX_NAME), row.text(1, MAX_NAME)] for row in about.rows("left", MAX_LEFT)]
-    return {"text": call.text("text", MAX_CALL), "peer": call.integer("peer", 0)}, left
+    inside = about.record("inside")
+    ranks = list(inside.integers("ranks", MAX_MEMBERS))
+    text, peer = call.text("text", MAX_CALL), call.integer("peer", 0)
+    return {"text": text, "peer": peer, "all": inside.flag("all"), "ranks": ranks}, left
 
 
 def condense(recorder: Untrusted, now: float, most: int) -> List[RecordedGroup]:

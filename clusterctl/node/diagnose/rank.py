@@ -60,7 +60,7 @@ RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 MAX_GROUPS, MAX_MEMBERS, MAX_FRAMES, MAX_LEFT = 64, 1024, 128, 8
 MAX_CALL, MAX_KEY, MAX_NAME = 120, 60, 60  # characters
 EXIT_LIMIT = 1.0  # seconds for the thread to write what it is writing
-GROUP = "group"  # the argument
+GROUP, LOCAL = "group", "use_local_synchronization"  # arguments
 LIBRARIES = ("<", "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")
 C10D_FILE = "/torch/distributed/distributed_c10d.py"
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -221,21 +221,28 @@ def _has_gil() -> bool:
 
 def _describe(main: int) -> bytes:
     """Return a line of JSON with what torch does not record; empty if nothing can be found out."""
-    about: Dict[str, object] = {}
     try:
         import json
 
         if not _has_gil():  # frames of a thread that runs may be read only while it cannot
             return b""
         frames = _list_frames(sys._current_frames().get(main))
-        for name, read in (("members", _read_members), ("call", _read_call), ("left", _read_left)):
-            try:
-                about[name] = read(frames)
-            except Exception:  # noqa: BLE001, RUF100 - this Python or torch has it otherwise
-                continue
+        reads = {"members": _read_members, "inside": _read_inside, "left": _read_left}
+        about = {name: _attempt(read, frames) for name, read in reads.items()}
+        call = _attempt(_read_call, frames)
+        del frames  # the disk with the job's file may hang: the tensors of a step must not stay for as long
+        about["call"] = {"text": _read_source(*call)} if isinstance(call, tuple) else call
         return json.dumps(about).encode("ascii") + b"\n"
     except Exception:  # noqa: BLE001, RUF100 - the interpreter may be about to exit
         return b""
+
+
+def _attempt(read: Callable[[Sequence[FrameType]], Any], frames: Sequence[FrameType]) -> Any:
+    """Return what can be read, None where this Python or torch has it otherwise."""
+    try:
+        return read(frames)
+    except Exception:  # noqa: BLE001, RUF100 - as above
+        return None
 
 
 def _list_frames(frame: Optional[FrameType]) -> List[FrameType]:
@@ -255,13 +262,35 @@ def _read_members(_: Sequence[FrameType]) -> Dict[str, List[int]]:
     return {name: ranks for name, ranks in members.items() if len(ranks) <= MAX_MEMBERS}
 
 
-def _read_call(frames: Sequence[FrameType]) -> Dict[str, object]:
-    """Return which rank a function of torch.distributed sends to or receives from; in the job's code what is called."""
-    found = [frame for frame in frames if frame.f_code.co_filename.endswith(C10D_FILE)]
-    if found:
-        return {"peer": _find_peer(found[-1].f_locals)}
+def _read_call(frames: Sequence[FrameType]) -> Any:
+    """Return to which rank a function of torch.distributed sends, or from which it receives; else where a call is."""
+    outermost = _find_c10d(frames)
+    if outermost is not None:
+        return {"peer": _find_peer(outermost.f_locals)}
     file = frames[0].f_code.co_filename if frames else "<"
-    return {} if any(part in file for part in LIBRARIES) else {"text": _read_source(frames[0])}
+    return {} if any(part in file for part in LIBRARIES) else _locate(frames[0])
+
+
+def _find_c10d(frames: Sequence[FrameType]) -> Optional[FrameType]:
+    """Return the outermost frame of torch.distributed: the function that the job has called."""
+    found = [frame for frame in frames if frame.f_code.co_filename.endswith(C10D_FILE)]
+    return found[-1] if found else None
+
+
+def _read_inside(frames: Sequence[FrameType]) -> Dict[str, object]:
+    """Return for which ranks the function of torch.distributed is: all of the job, or a list."""
+    outermost = _find_c10d(frames)
+    if outermost is None:
+        return {}
+    arguments, name = outermost.f_locals, outermost.f_code.co_name
+    if name == "init_process_group" or (name == "new_group" and not arguments.get(LOCAL)):
+        return {"all": True}
+    if GROUP not in arguments:
+        return {}
+    group: Any = arguments.get(GROUP)
+    c10d: Any = sys.modules[C10D]
+    ranks = [] if group is None else list(map(int, c10d.get_process_group_ranks(group)))
+    return {"all": group is None, "ranks": ranks[:MAX_MEMBERS]}
 
 
 def _find_peer(arguments: Mapping[str, Any]) -> Optional[int]:
@@ -276,25 +305,32 @@ def _find_peer(arguments: Mapping[str, Any]) -> Optional[int]:
     return None
 
 
-def _read_source(frame: FrameType) -> str:
-    """Return the call in which a frame is, from Python 3.11 on without the rest of its line."""
-    import linecache
+def _locate(frame: FrameType) -> tuple[str, int, Any, Dict[str, str]]:
+    """Return where the call is in which a frame is: file, line, and from Python 3.11 on columns; and its arguments."""
     from itertools import islice
 
-    line, code = linecache.getline(frame.f_code.co_filename, frame.f_lineno), frame.f_code
+    code, columns = frame.f_code, None
     if hasattr(code, "co_positions"):
         first, last, start, end = next(islice(code.co_positions(), frame.f_lasti // 2, None))
-        if None not in (start, end) and first == last == frame.f_lineno:
-            line = line.encode("utf-8")[start:end].decode("utf-8")
+        columns = (start, end) if None not in (start, end) and first == last == frame.f_lineno else None
+    # before Python 3.13, reading the names of a frame changes what locals() has returned there
+    names = frame.f_locals if sys.version_info >= (3, 13) else {}
+    keys = {name: value[:MAX_KEY] for name, value in names.items() if type(value) is str}
+    return code.co_filename, frame.f_lineno, columns, keys
+
+
+def _read_source(file: str, number: int, columns: Any, keys: Mapping[str, str]) -> str:
+    """Return the text of a call, of a key that it waits for the value."""
+    import linecache
+
+    line = linecache.getline(file, number)
+    if columns:
+        start, end = columns
+        line = line.encode("utf-8")[start:end].decode("utf-8")
     text = line.strip()
     called, _, argument = text[:-1].rpartition("(")
-    is_key = text.endswith(")") and called.endswith((".get", ".wait")) and argument.isidentifier()
-    if is_key and sys.version_info >= (
-        3,
-        13,
-    ):  # before that, reading names of a frame changes what locals() returned
-        key = frame.f_locals.get(argument)
-        text = "%s(%r)" % (called, key[:MAX_KEY]) if type(key) is str else text
+    if text.endswith(")") and called.endswith((".get", ".wait")) and argument in keys:
+        text = "%s(%r)" % (called, keys[argument])
     return text[:MAX_CALL]
 
 

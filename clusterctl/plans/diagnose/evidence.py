@@ -27,6 +27,7 @@ RAY_LOOP = (
     "/ray/_private/worker.py"  # where the main thread of a worker waits; Ray Train runs the job in another
 )
 MAX_CALL, MAX_LEFT = 200, 8  # characters; threads and processes
+MAX_CALL_RANKS = 4096
 C10D = "/torch/distributed/distributed_c10d.py"  # its functions wait for other ranks
 BREAKPOINT = "/clusterctl_breakpoint.py"  # see node/diagnose/breakpoint.py
 JOINS = ("join", "result", "_shutdown")  # of a thread, of a future, of all threads at the end
@@ -106,7 +107,8 @@ class RankEvidence:
     """What is known of one rank; `problem` is why it could not be asked.
 
     `stack` is as it was written, `frames` are those of the main thread, innermost first. `call` is the source of the
-    call in which that is, `peer` the rank to which it sends or from which it receives; `left` has kind and name of the
+    call in which that is, `peer` the rank to which it sends or from which it receives; a function of torch.distributed
+    is for `call_ranks`, or `call_of_all` ranks; `left` has kind and name of the
     threads and processes for which it waits before it exits. `moved` is whether its stack was another one at the look
     before; None if there was none.
     """
@@ -130,6 +132,8 @@ class RankEvidence:
     records_problem: str = ""
     call: str = ""
     peer: int | None = None
+    call_ranks: tuple[int, ...] = ()
+    call_of_all: bool = False
     left: tuple[tuple[str, str], ...] = ()
     moved: bool | None = None
 
@@ -205,11 +209,14 @@ class NodeEvidence:
 
 
 def compare_stacks(ranks: Iterable[RankEvidence], before: Iterable[RankEvidence]) -> list[RankEvidence]:
-    """Return the ranks of a second look with whether they have moved since the first one, as far as both are known."""
-    stacks = {(rank.rank, rank.node): (rank.stack, rank.peer) for rank in before if rank.stack}
+    """Return the ranks of a second look with whether they have moved since the first one.
+
+    The thread that counts is compared: others may move in a rank that hangs. One that has answered only now has moved.
+    """
+    places = {(rank.rank, rank.node): (rank.active, rank.peer) for rank in before if rank.stack}
     return [
-        replace(rank, moved=stacks[rank.rank, rank.node] != (rank.stack, rank.peer))
-        if rank.stack and (rank.rank, rank.node) in stacks
+        replace(rank, moved=places.get((rank.rank, rank.node)) != (rank.active, rank.peer))
+        if rank.stack
         else rank
         for rank in ranks
     ]
@@ -278,6 +285,8 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
         records_problem=raw.text("records_problem", 300),
         call=raw.record("call").text("text", MAX_CALL),
         peer=raw.record("call").integer("peer", 0, MAX_RANK),
+        call_ranks=raw.record("call").integers("ranks", MAX_CALL_RANKS),
+        call_of_all=raw.record("call").flag("all"),
         left=tuple((row.text(0, 10), row.text(1, 100)) for row in raw.rows("left", MAX_LEFT)),
     )
 

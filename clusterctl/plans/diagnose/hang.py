@@ -99,7 +99,7 @@ class Judgement:
         """Return whether a second look at the stacks may change the answer: for how long is not recorded."""
         return (
             self.code in ("CC-HANG-002", "CC-HANG-007", "CC-HANG-010")
-            or self.case in ("locked", "silent")
+            or self.case in ("locked", "silent", "thread", "process")
             or self.by_stacks
         )
 
@@ -187,7 +187,8 @@ def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judge
         exception = uncaught_exception(rank)
         if exception and (rank.silent or 0.0) >= PATIENCE:
             return _about([rank], "CC-HANG-003", "", waits, by_rank, exception=exception)
-        if rank.left and not exception and (rank.silent or 0.0) >= PATIENCE:
+        works = rank.moved or _is_busy(rank)  # a thread that uploads a checkpoint ends by itself
+        if rank.left and not exception and not works and (rank.silent or 0.0) >= PATIENCE:
             return _about([rank], "CC-HANG-003", rank.left[0][0], waits, by_rank, name=_name_left(rank))
     return None
 
@@ -386,7 +387,7 @@ def _without_wait(
         _judge_calls(by_rank, waits, least_wait)
         or _judge_odd(living, least_wait)
         or _judge_silent(silent_nodes)
-        or _describe_quiet(living)
+        or describe_quiet(living)
     )
 
 
@@ -394,7 +395,7 @@ def _judge_calls(
     by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait], least_wait: float
 ) -> Judgement | None:
     """Name the ranks that are not in a call that others wait in and torch does not record: init_process_group."""
-    calls = [wait for wait in waits if wait.call]
+    calls = [wait for wait in waits if wait.call and wait.is_certain]
     blocked = {rank for wait in waits for rank in wait.waiting}
     if not calls or not _are_silent((by_rank[rank] for wait in calls for rank in wait.waiting), least_wait):
         return None
@@ -408,7 +409,7 @@ def _judge_calls(
             and not (wait.is_pair and any(_is_busy(by_rank[rank]) for rank in suspects))
         ):
             return replace(_judge_missing(wait, suspects, by_rank, ()), by_stacks=True)
-    circle = find_cycle(waits)
+    circle = find_cycle([wait for wait in waits if wait.is_certain])
     moved = [rank for wait in circle for rank in wait.waiting if by_rank[rank].moved]
     return replace(_judge_cycle(circle, by_rank), by_stacks=True) if circle and not moved else None
 
@@ -432,7 +433,7 @@ def _judge_silent(silent_nodes: Sequence[str]) -> Judgement | None:
     return Judgement("CC-HANG-008", "", {"nodes": fold_names(silent_nodes)}) if silent_nodes else None
 
 
-def _describe_quiet(living: Sequence[RankEvidence]) -> Judgement:
+def describe_quiet(living: Sequence[RankEvidence]) -> Judgement:
     """Describe where ranks are that wait in no collective, and what else is known of them."""
     unknown = [rank for rank in living if not rank.frames or rank.records_problem == "no answer"]
     if len(unknown) == len(living):
@@ -477,7 +478,8 @@ def find_odd(living: Sequence[RankEvidence]) -> tuple[list[RankEvidence], str, l
     if count * 2 <= len(living) or count == len(living):
         return [], place, []
     others = [rank for rank in living if rank.where is not None and str(rank.where) == place]
-    return [rank for rank in living if rank not in others], place, others
+    usual = set(_numbers(others))
+    return [rank for rank in living if rank.rank not in usual], place, others
 
 
 def _reason(living: Sequence[RankEvidence]) -> str:

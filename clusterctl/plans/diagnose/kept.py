@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from clusterctl.plans.diagnose.evidence import MAX_AGE, NodeEvidence, RankEvidence, parse_evidence
-from clusterctl.plans.diagnose.hang import WATCHERS_CODE, Judgement, fold_numbers, judge
+from clusterctl.plans.diagnose.hang import WATCHERS_CODE, Judgement, describe_quiet, fold_numbers, judge
 from clusterctl.plans.diagnose.waits import PATIENCE
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
@@ -109,6 +109,10 @@ def judge_kept(
     least_wait = min(PATIENCE, longest) if longest else PATIENCE
     watchers = [watcher for each in kept for watcher in each.evidence.watchers]
     judgement = judge(ranks, silent_nodes, world, least_wait, watchers)
+    if (
+        kept[0].why != STALL and judgement.is_thin
+    ):  # nothing shows that it stood still, and no second look can
+        judgement = describe_quiet([rank for rank in ranks if not rank.has_ended])
     suspects = tuple(rank for rank in ranks if rank.rank in judgement.suspects)
     return KeptDiagnosis(kept[0].why, longest, judgement, suspects or tuple(ranks), tuple(ranks))
 

@@ -68,7 +68,9 @@ def find_waits(
             key = (group.name, group.about, tuple(sorted(group.members)))
             groups.setdefault(key, {})[rank] = reduce_coalesced(group)
     everyone = {*by_rank, *range(world or 0)}
-    waits = [wait for records in groups.values() for wait in _find_in_group(records, everyone, least_wait)]
+    waits = [
+        wait for records in groups.values() for wait in _find_in_group(records, by_rank, everyone, least_wait)
+    ]
     waits += [
         wait for records in groups.values() for wait in _find_pairs(records, by_rank, everyone, least_wait)
     ]
@@ -76,7 +78,10 @@ def find_waits(
 
 
 def _find_in_group(
-    records: Mapping[int, GroupRecord], everyone: Collection[int], least_wait: float
+    records: Mapping[int, GroupRecord],
+    by_rank: Mapping[int, RankEvidence],
+    everyone: Collection[int],
+    least_wait: float,
 ) -> Iterator[Wait]:
     """Yield the oldest collective of a process group that does not end."""
     min_age = _min_age(records, least_wait)
@@ -103,7 +108,18 @@ def _find_in_group(
         if rank not in entered and _last_number(records.get(rank)) < number
     )
     is_long = any(entered[rank].age >= min_age for rank in waiting)
-    yield Wait(waiting, tuple(behind), group, number, entered, is_certain=bool(members), is_long=is_long)
+    is_certain = bool(members) and not any(_has_no_records(by_rank.get(rank), records) for rank in behind)
+    yield Wait(waiting, tuple(behind), group, number, entered, is_certain=is_certain, is_long=is_long)
+
+
+def _has_no_records(rank: RankEvidence | None, records: Mapping[int, GroupRecord]) -> bool:
+    """Return whether it is not known what a rank has entered: it answers, but not with what torch has recorded."""
+    return (
+        rank is not None
+        and rank.rank not in records
+        and rank.records_problem not in ("", "no answer")
+        and not rank.has_ended
+    )
 
 
 def _find_pairs(
@@ -118,7 +134,8 @@ def _find_pairs(
         entries = [entry for entry in group.entries if entry.is_pair and not entry.done]
         if not entries:
             continue
-        entry, peer = max(entries, key=lambda entry: entry.age), by_rank[rank].peer
+        entry = max(entries, key=lambda entry: entry.age)
+        peer = _peer_of(by_rank[rank], entry.operation)
         others = sorted(one for one in (_members(group, everyone) or records) if one != rank)
         yield Wait(
             (rank,),
@@ -134,18 +151,28 @@ def _find_pairs(
 
 def _find_calls(by_rank: Mapping[int, RankEvidence]) -> Iterator[Wait]:
     """Yield the calls that torch does not record: init_process_group, new_group, with Gloo also send and recv."""
-    inside: dict[tuple[str, int | None], list[int]] = {}
+    inside: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for number, rank in by_rank.items():
-        is_recorded = any(not entry.done for group in rank.groups for entry in group.entries)
-        if rank.waits_for_ranks and not is_recorded:
-            inside.setdefault((rank.waits_for_ranks, rank.peer), []).append(number)
-    for (call, peer), ranks in inside.items():
+        call = rank.waits_for_ranks
+        if not call or any(not entry.done for group in rank.groups for entry in group.entries):
+            continue
+        peer = _peer_of(rank, call)
         if peer is not None:
-            for number in ranks:
-                yield Wait((number,), (peer,), call=call, peer=peer)
+            yield Wait((number,), (peer,), call=call, peer=peer)
         else:
-            elsewhere = [number for number in by_rank if number not in ranks]
-            yield Wait(tuple(ranks), tuple(elsewhere), call=call)
+            members = tuple(by_rank) if rank.call_of_all else rank.call_ranks
+            inside.setdefault((call, members), []).append(number)
+    for (call, members), ranks in inside.items():
+        elsewhere = set(members or by_rank).difference(ranks)
+        yield Wait(tuple(ranks), tuple(sorted(elsewhere)), call=call, is_certain=bool(members))
+
+
+def _peer_of(rank: RankEvidence, operation: str) -> int | None:
+    """Return the other rank of a send or a receive, while the rank is in a call of that kind."""
+    for kind in ("send", "recv"):
+        if kind in operation.lower():
+            return rank.peer if kind in rank.waits_for_ranks else None
+    return None
 
 
 def _min_age(records: Mapping[int, GroupRecord], least_wait: float) -> float:
@@ -209,18 +236,30 @@ def find_cycle(waits: Sequence[Wait]) -> list[Wait]:
         list(dict.fromkeys(index for rank in wait.missing for index in waits_of.get(rank, ())))
         for wait in waits
     ]
-    circles = filter(None, (_find_way_back(index, following) for index in range(len(waits))))
-    return [waits[index] for index in min(circles, key=len, default=[])]
+    shortest: list[int] = []
+    for start in range(len(waits)):
+        if start in shortest:
+            continue
+        circle = _find_way_back(start, following)
+        if circle and (not shortest or len(circle) < len(shortest)):
+            shortest = circle
+        if len(shortest) == 2:  # none is shorter
+            break
+    return [waits[index] for index in shortest]
 
 
 def _find_way_back(start: int, following: Sequence[Sequence[int]]) -> list[int]:
     """Find the shortest way from a wait back to itself."""
-    ways, seen = [[start]], {start}
-    for way in ways:
-        for index in following[way[-1]]:
-            if index == start and len(way) > 1:
-                return way
-            if index not in seen:
-                seen.add(index)
-                ways.append([*way, index])
+    before: dict[int, int] = {}
+    reached = [start]
+    for last in reached:
+        for index in following[last]:
+            if index == start and last != start:
+                way = [last]
+                while way[-1] != start:
+                    way.append(before[way[-1]])
+                return way[::-1]
+            if index != start and index not in before:
+                before[index] = last
+                reached.append(index)
     return []

@@ -24,10 +24,15 @@ class RecordedGroup(TypedDict):
 
 
 class RankCall(TypedDict, total=False):
-    """The call in which a rank's main thread is: its text in the job's code, or which rank it sends to or gets from."""
+    """The call in which a rank's main thread is: its text in the job's code, or which rank it sends to or gets from.
+
+    Of a function of torch.distributed also its ranks: `all` of the job, or `ranks`.
+    """
 
     text: str
     peer: int | None
+    all: bool
+    ranks: list[int]
 
 
 class RankEvidence(TypedDict):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clusterctl.client.run_evidence import save_diagnosis
 from clusterctl.console.text import sanitize
+from clusterctl.plans.diagnose import waits as waits_module
 from clusterctl.plans.diagnose.evidence import (
     Entry,
     Frame,
@@ -70,6 +72,16 @@ def waits(
 def behind(number: int, frames: tuple[Frame, ...] = LOADING) -> RankEvidence:
     """Make a rank that has left the collective 6 and not entered 7."""
     return rank(number, group(entry(6, 40.5, done=True)), frames=frames)
+
+
+def count_calls(function: Callable[..., Any], calls: list[object]) -> Callable[..., Any]:
+    """Return a function that notes each call."""
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments[0])
+        return function(*arguments)
+
+    return counted
 
 
 def seven_of_eight(odd: RankEvidence) -> list[RankEvidence]:
@@ -278,7 +290,7 @@ def test_two_looks_clear_what_moves() -> None:
     first[3] = replace(first[3], frames=(Frame("train.py", 99, "other"),))
     assert (judge(first).code, judge(first).is_thin) == ("CC-HANG-007", True)
     assert judge(compare_stacks(first, first)).code == "CC-HANG-007"
-    then = [*first[:3], replace(first[3], stack="b")]
+    then = [*first[:3], replace(first[3], frames=(Frame("train.py", 100, "other"),))]
     cleared = judge(compare_stacks(then, first))
     assert (cleared.code, cleared.suspects) == ("CC-HANG-010", ())
     assert cleared.sentence.endswith("changed within 2 s: rank 3")
@@ -395,9 +407,95 @@ def test_sends_and_receives_are_no_collectives() -> None:
     receives = rank(0, group(entry(6, 41.0, done=True), pair))
     judgement = judge([receives, behind(1), behind(2)])
     assert (judgement.code, judgement.case, judgement.suspects) == ("CC-HANG-004", "unknown", ())
-    judgement = judge([replace(receives, peer=2), behind(1), behind(2)])
+    inside = (replace(WAITING[0], function="recv"), *WAITING[1:])
+    judgement = judge([replace(receives, peer=2, frames=inside), behind(1), behind(2)])
     assert (judgement.code, judgement.suspects) == ("CC-HANG-004", (2,))
     assert "has not entered the send for recv of rank 0" in judgement.sentence
+
+
+def inside(number: int, function: str, **facts: object) -> RankEvidence:
+    """Make a rank in a call that torch does not record, unmoved between two looks."""
+    frames = (replace(WAITING[0], function=function), *WAITING[1:])
+    return replace(rank(number, frames=frames), moved=False, **facts)  # type: ignore[arg-type]  # by name
+
+
+def elsewhere(number: int, **facts: object) -> RankEvidence:
+    """Make a rank in the job's own code, unmoved between two looks."""
+    return replace(rank(number, frames=LOADING), moved=False, **facts)  # type: ignore[arg-type]  # by name
+
+
+def test_a_call_of_a_part_accuses_only_its_ranks() -> None:
+    """Of a group that torch does not record the frame has the ranks; where it has none, no rank is accused."""
+    ranks = [inside(0, "barrier", call_ranks=(0, 1)), *map(elsewhere, (1, 2, 3))]
+    assert judge(ranks).suspects == (1,)
+    assert judge([inside(0, "barrier"), *map(elsewhere, (1, 2, 3))]).suspects != (1, 2, 3)
+    assert judge([inside(0, "init_process_group", call_of_all=True), *ranks[1:]]).suspects == (1, 2, 3)
+
+
+def test_a_short_wait_beside_a_long_one_accuses_no_rank() -> None:
+    """Ranks 0 and 1 have hung for long in a group of theirs; rank 3 comes 10 ms after rank 2."""
+    hung = [rank(number, group(entry(7, 60.0), about="tp0", members=(0, 1))) for number in (0, 1)]
+    late = [
+        rank(2, group(entry(6, 1.0, done=True), entry(7, 0.01), about="tp1", members=(2, 3))),
+        rank(3, group(entry(6, 1.0, done=True), about="tp1", members=(2, 3)), frames=LOADING),
+    ]
+    judgement = judge([*hung, *late])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-006", ())
+
+
+def test_a_rank_that_waits_for_its_disk_is_looked_at_twice() -> None:
+    """In a wait of milliseconds it is not accused at all."""
+    reads = replace(behind(3), process="D", waits_in="folio_wait_bit")
+    short = [replace(waits(number, age=0.02)) for number in range(3)]
+    assert judge([*short, reads]).code != "CC-HANG-002"
+    long = judge([waits(number) for number in range(3)] + [reads])
+    assert (long.code, long.is_thin) == ("CC-HANG-002", True)
+
+
+def test_the_peer_of_another_call_is_not_that_of_a_send() -> None:
+    """Rank 1 has a send under way, and stands in a broadcast from rank 0: who must receive is not known."""
+    pair = Entry(7, 3, "send", "[[10]]", "Float", False, 60.0)
+    sender = replace(inside(1, "broadcast_object_list"), groups=(group(pair),), peer=0)
+    judgement = judge([elsewhere(0), sender, elsewhere(2)])
+    assert 0 not in judgement.suspects
+
+
+@pytest.mark.parametrize("problem", ["more than 32 process groups", "File too large"])
+def test_records_that_cannot_be_read_accuse_no_rank(problem: str) -> None:
+    """It may have entered; that is said."""
+    silent = replace(behind(1), groups=(), records_problem=problem)
+    judgement = judge([waits(0), waits(2), silent])
+    assert (judgement.code, judgement.case, judgement.suspects) == ("CC-HANG-004", "unknown", ())
+
+
+def test_a_rank_that_answers_only_the_second_time_has_moved() -> None:
+    """It was importing, or held the GIL: what it does now is no hang."""
+    first = [inside(0, "init_process_group", call_of_all=True), replace(rank(1), stack="", frames=())]
+    second = [first[0], elsewhere(1)]
+    assert [one.moved for one in compare_stacks(second, first)] == [False, True]
+    assert judge(compare_stacks(second, first)).suspects == ()
+    other_thread = replace(second[1], stack="Thread of another")
+    assert [one.moved for one in compare_stacks([second[0], other_thread], second)] == [False, False]
+
+
+def test_a_thread_that_uploads_is_not_accused() -> None:
+    """The script has ended and a thread works, or moves between two looks."""
+    leaves = replace(behind(0), left=(("thread", "uploader"),))
+    assert (judge([leaves]).code, judge([leaves]).is_thin) == ("CC-HANG-003", True)
+    assert judge([replace(leaves, cpu=3.0)]).code != "CC-HANG-003"
+    assert judge([replace(leaves, moved=True)]).code != "CC-HANG-003"
+
+
+def test_a_ring_of_all_ranks_is_found_in_steps_that_grow_with_its_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each rank receives from the next; the circle has all of them."""
+    steps = []
+    monkeypatch.setattr(waits_module, "_find_way_back", count_calls(waits_module._find_way_back, steps))
+    size = 300
+    ring = [inside(number, "recv", peer=(number + 1) % size) for number in range(size)]
+    judgement = judge(ring)
+    assert (judgement.code, len(judgement.suspects), len(steps)) == ("CC-HANG-005", size, 1)
 
 
 def test_the_main_thread_is_the_last_one() -> None:

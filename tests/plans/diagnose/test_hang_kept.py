@@ -101,3 +101,14 @@ def test_hostile_evidence_is_bounded() -> None:
     assert parsed is not None and (parsed.seconds, parsed.evidence.ranks) == (0.0, ())
     found = judge_kept([parsed], [], None)
     assert found is not None and "an unknown line" in found.summary
+
+
+@pytest.mark.parametrize(("why", "code"), [(STALL, "CC-HANG-007"), (TIME_LIMIT, "CC-HANG-010")])
+def test_only_a_stall_is_judged_by_one_look_at_stacks(why: str, code: str) -> None:
+    """A run that was ended while it worked has ranks at different lines, too."""
+    raw = [kept(number, LOADS if number else WAITS, [], why=why) for number in range(4)]
+    for each in raw:
+        each["diagnosis"]["ranks"][0].update(groups=[], silent=60.0)
+    parsed = [parse_kept(Untrusted(each), f"gpu{number}") for number, each in enumerate(raw)]
+    found = judge_kept([each for each in parsed if each is not None], [], 4)
+    assert found is not None and found.judgement.code == code
