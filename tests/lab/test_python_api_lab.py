@@ -85,7 +85,7 @@ except clusterctl.Detached as left:
 
 
 def chosen(cluster: Lab, **keys: object) -> dict[str, object]:
-    """Give the arguments of a call in this lab; torch is not the point."""
+    """Return the arguments of a call in this lab, without torch."""
     return {
         "inventory": str(cluster.inventory),
         "nodes": 2,

@@ -38,7 +38,7 @@ def measured(text: str) -> re.Match[str] | None:
     return re.search(r"(?m)^\s*speed: .*$", text)
 
 
-# That nobody is named in a healthy run, whatever chance does, is in plans/diagnose/test_slow.py.
+# That no rank is named in a healthy run, whatever chance does, is in plans/diagnose/test_slow.py.
 @pytest.mark.parametrize(("late", "named"), [("1", True), pytest.param("-1", False, marks=VARIANT)])
 def test_the_end_names_the_rank_that_the_others_wait_for(
     cluster: Lab, tmp_path: Path, late: str, *, named: bool

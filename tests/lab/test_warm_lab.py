@@ -42,7 +42,7 @@ def launch(lab: Lab, job: Path, *options: str) -> tuple[list[float], dict[str, t
 def test_the_next_launch_starts_from_what_is_warm(cluster: Lab, tmp_path: Path) -> None:
     """`stop --warm` and the clock end it, and then nothing is left; it is never an orphan.
 
-    What makes a node start anew is in node/fork: test_imports.py decides, test_standby_run.py shows it.
+    What makes a node start from nothing is in node/fork: test_imports.py decides, test_standby_run.py shows it.
     """
     job = make_project(tmp_path, HELLO, nodes=2, start="fork")
     first, second = (node.name for node in cluster.nodes[:2])

@@ -42,7 +42,7 @@ def test_each_rank_has_its_own_lines(tmp_path: Path) -> None:
 
 
 def test_what_a_rank_writes_while_it_does_not_exit_is_no_sign_of_life(tmp_path: Path) -> None:
-    """JAX aborts such a rank once it is told that another one has gone: its exception is still the last word."""
+    """JAX aborts such a rank once another one has gone: its exception is still the cause."""
     (tmp_path / "stderr.log").write_text("Traceback (most recent call last):\nValueError: bad batch\n")
     os.utime(tmp_path / "stderr.log", (1000, 1000))
     worker = Worker(identify(os.getpid()), Rank(1), 0, 2, "")

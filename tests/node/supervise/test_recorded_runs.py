@@ -1,6 +1,6 @@
 """What agents recorded and reported when each of these runs was first recorded is what they record and report today.
 
-A run whose file in `recorded_runs` was removed is recorded anew. One of each kind; other ends are in test_kill.py,
+A run whose file in `recorded_runs` was removed is recorded again. One of each kind; other ends are in test_kill.py,
 test_time_limit.py, test_guarded.py, tests/node/test_setup_stages.py and tests/node/gang.
 """
 

@@ -107,7 +107,7 @@ def test_a_receiver_that_has_a_part_gets_the_rest(store: Store) -> None:
     late.close()
 
 
-def test_while_nothing_comes_the_receiver_is_told_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_gets_wait_while_nothing_comes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not take the node for dead."""
     monkeypatch.setattr(transfer, "WAIT_INTERVAL", 0.05)
     own, other = socket.socketpair()
@@ -125,10 +125,8 @@ def test_while_nothing_comes_the_receiver_is_told_so(store: Store, monkeypatch: 
 OTHER = {hashlib.sha256(bytes([number])).hexdigest(): bytes([number]) for number in range(20)}
 
 
-def test_what_a_receiver_does_not_want_tells_it_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others arrive meanwhile: it is not told again and again that nothing has come."""
+def test_other_contents_wake_no_receiver(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others arrive it gets no `wait` for each of them."""
     monkeypatch.setattr(transfer, "WAIT_INTERVAL", HANG)
     own, other = socket.socketpair()
     outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), {})

@@ -77,7 +77,7 @@ def drip_bytes(taker: socket.socket) -> None:
 
 
 def begin_again(taker: socket.socket) -> None:
-    """Give a part, and take it back, again and again."""
+    """Send a part and discard it, again and again."""
     while True:
         send(taker, {"blob": SHA, "last": False}, packed(DATA[:1]))
         send(taker, {"again": SHA}, b"")

@@ -64,7 +64,7 @@ def make_job(text: str) -> Job:
 
 
 def options_of(job: str, slurm: Slurm | None = None, nodes: SlurmNodes | None = None) -> list[str]:
-    """Give the options of sbatch for a job."""
+    """Return the options of sbatch for a job."""
     parsed = make_job(job)
     chosen = nodes or choose_slurm_nodes(parsed, None, None)
     return plan_options(parsed, slurm or make_inventory().slurm or slurm_of(), chosen, RUN)
@@ -114,7 +114,7 @@ def test_a_wrong_inventory_is_refused(text: str, code: str) -> None:
 
 
 def script_of(job: str, *choice: str | None) -> list[str]:
-    """Give the options of sbatch in a script for the cluster."""
+    """Return the options of sbatch in a script for the cluster."""
     inventory, parsed = make_inventory(), make_job(job)
     assert inventory.slurm is not None
     nodes = choose_script_nodes(parsed, inventory.slurm, inventory.nodes[0], *choice)
