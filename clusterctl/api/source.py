@@ -20,7 +20,8 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from symtable import SymbolTable, symtable
-from types import FunctionType, ModuleType
+from tokenize import TokenError
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from clusterctl.api import on_rank
@@ -106,7 +107,7 @@ def _write(name: str, parts: _Parts, call: str, folder: str | None) -> CallScrip
     lines = [_LAZY.rstrip(), *ours.splitlines(), *parts.lines.values()]
     spans = []
     for source in parts.sources:
-        own = source.text.splitlines()
+        own = source.text.rstrip("\n").split("\n")  # other separators of lines stay inside of texts
         spans.append(SourceSpan(len(lines) + 1, len(own), source.file, source.first))
         lines += own
     lines += ['if __name__ == "__main__":', f"    {call}"]
@@ -130,19 +131,19 @@ def _add_source(parts: _Parts, name: str, value: Any) -> None:
     inner = inspect.unwrap(value) if callable(value) else value
     if not isinstance(inner, (FunctionType, type)):
         raise UsageError("CC-USE-099", "kind", name=name, kind=type(value).__name__)
-    if name == "<lambda>" or getattr(inner, "__closure__", None):
+    if name == "<lambda>" or _has_closure(inner):
         raise UsageError("CC-USE-099", "closure", name=name)
     try:
         source = _source_of(inner)
+        _check_current(inner, source.file)
         tree, table = ast.parse(source.text), symtable(_LAZY + source.text, name, "exec")
-    except (OSError, TypeError, SyntaxError) as error:
+    except (OSError, TypeError, SyntaxError, TokenError) as error:
         raise UsageError("CC-USE-099", "source", name=name, reason=error) from None
     parts.seen.add(name)
     scope = _scope_of(inner)
-    for used in sorted({*_globals_in(table)} - parts.seen):
-        if used in scope and not used.startswith("__"):
-            parts.seen.add(used)
-            _add_name(parts, name, used, scope[used])
+    _add_used(parts, name, set(_globals_in(table, called=False)), scope)
+    parts.sources.append(source)  # behind what its definition uses, before what it uses when it is called
+    _add_used(parts, name, set(_globals_in(table)), scope)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             parts.folders |= {folder for alias in node.names for folder in _folders_of(alias.name)}
@@ -150,7 +151,46 @@ def _add_source(parts: _Parts, name: str, value: Any) -> None:
             parts.folders |= _folders_of(node.module)
         elif isinstance(node, ast.Attribute):
             _add_submodule(parts, ast.unparse(node), scope)
-    parts.sources.append(source)
+
+
+def _has_closure(value: FunctionType | type) -> bool:
+    """Return whether a function or a method uses variables of a function around it."""
+    if isinstance(value, FunctionType):
+        return bool(value.__closure__)
+    methods = [part for part in vars(value).values() if isinstance(part, FunctionType)]
+    return any(set(method.__code__.co_freevars) - {"__class__"} for method in methods)
+
+
+def _check_current(value: FunctionType | type, file: str) -> None:
+    """Raise OSError unless a file has what is loaded of it: it may have been edited since."""
+    functions = [value] if isinstance(value, FunctionType) else vars(value).values()
+    loaded = [one.__code__ for one in functions if isinstance(one, FunctionType)]
+    text = "".join(linecache.getlines(file))
+    now = {(code.co_name, code.co_firstlineno): code for code in _codes_in(compile(text, file, "exec"))}
+    for code in loaded:
+        if code.co_filename != file:
+            continue  # what a decorator has made, such as __init__ of a dataclass
+        found = now.get((code.co_name, code.co_firstlineno))
+        if found is None or (found.co_code, _constants(found)) != (code.co_code, _constants(code)):
+            raise OSError(f"{code.co_name}() has been changed in its file since it was loaded")
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes_in(constant)
+
+
+def _constants(code: CodeType) -> list[str]:
+    return [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
+
+
+def _add_used(parts: _Parts, owner: str, names: set[str], scope: Mapping[str, Any]) -> None:
+    for used in sorted(names - parts.seen):
+        if used in scope and not used.startswith("__"):
+            parts.seen.add(used)
+            _add_name(parts, owner, used, scope[used])
 
 
 def _scope_of(value: FunctionType | type) -> Mapping[str, Any]:
@@ -172,18 +212,24 @@ def _source_of(value: FunctionType | type) -> _Source:
         for node in ast.walk(ast.parse("".join(lines))):  # a dataclass has methods of other files too
             if isinstance(node, ast.ClassDef) and node.name == value.__name__:
                 first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
-                return _Source(textwrap.dedent("".join(lines[first - 1 : node.end_lineno])), file, first)
+                return _Source(_outdent("".join(lines[first - 1 : node.end_lineno])), file, first)
     lines, first = inspect.getsourcelines(value)
-    return _Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(value) or "", max(first, 1))
+    return _Source(_outdent("".join(lines)), inspect.getsourcefile(value) or "", max(first, 1))
 
 
-def _globals_in(table: SymbolTable) -> Iterator[str]:
-    """Yield the names that a text uses of the module around it."""
+def _outdent(text: str) -> str:
+    """Remove the indentation of a text that has some; it changes lines of blanks in long texts, too."""
+    return textwrap.dedent(text) if text[:1].isspace() else text
+
+
+def _globals_in(table: SymbolTable, *, called: bool = True) -> Iterator[str]:
+    """Yield the names that a text uses of the module around it; without `called`, those that its definition uses."""
     yield from (
         symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()
     )
     for child in table.get_children():
-        yield from _globals_in(child)
+        if called or child.get_type() == "class":
+            yield from _globals_in(child, called=called)
 
 
 def _add_name(parts: _Parts, owner: str, name: str, value: Any) -> None:

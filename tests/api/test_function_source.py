@@ -149,6 +149,61 @@ def test_what_cannot_be_sent_is_refused_here(
     assert (raised.value.code, text in raised.value.message) == ("CC-USE-099", True), raised.value.message
 
 
+ORDER = """
+class Base:
+    def make(self):
+        return Derived(2).value
+
+
+class Derived(Base):
+    def __init__(self, value):
+        self.value = value
+
+
+def start():
+    return Base().make()
+"""
+SPECIAL = 'def start():\n    return ["a\u2028b", """x\n   \ny"""]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "result"), [(ORDER, 2), (SPECIAL, ["a\u2028b", "x\n   \ny"])], ids=["bases first", "texts"]
+)
+def test_the_script_does_what_the_program_does(tmp_path: Path, text: str, result: Any) -> None:
+    """A base stands before what derives from it, whichever is used first; texts arrive as they are."""
+    scope = program(tmp_path / "program.py", text)
+    assert run_script(plan_script(scope["start"], [], None), tmp_path) == result
+
+
+def program(file: Path, text: str) -> dict[str, Any]:
+    """Write a program and define what it defines."""
+    file.write_text(text, encoding="utf-8")
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, str(file), "exec"), scope)
+    return scope
+
+
+def test_a_file_that_was_edited_is_refused(tmp_path: Path) -> None:
+    """What would be sent is not what the program has loaded."""
+    file = tmp_path / "program.py"
+    scope = program(file, "def start():\n    return 1\n")
+    assert "return 1" in plan_script(scope["start"], [], None).text
+    file.write_text("def start():\n    return 666\n")
+    os.utime(file, (0, 0))
+    with pytest.raises(UsageError, match="changed in its file"):
+        plan_script(scope["start"], [], None)
+
+
+def test_a_method_that_uses_variables_around_it_is_refused() -> None:
+    """They are not there on a node."""
+    text = (
+        "def outer():\n    limit = 3\n    class Local:\n        def get(self):\n            return limit\n"
+        "    return Local\n\nLocal = outer()\n\ndef start():\n    return Local().get()\n"
+    )
+    with pytest.raises(UsageError, match="Local"):
+        plan_script(cell(text)["start"], [], None)
+
+
 def test_modules_of_several_folders_need_a_choice(tmp_path: Path) -> None:
     """One folder is sent: which, the caller says."""
     for folder, module in (("one", "first_part"), ("two", "second_part")):
