@@ -131,14 +131,17 @@ def _add_source(parts: _Parts, name: str, value: Any) -> None:
     inner = inspect.unwrap(value) if callable(value) else value
     if not isinstance(inner, (FunctionType, type)):
         raise UsageError("CC-USE-099", "kind", name=name, kind=type(value).__name__)
-    if name == "<lambda>" or _has_closure(inner):
+    if name == "<lambda>":
         raise UsageError("CC-USE-099", "closure", name=name)
     try:
         source = _source_of(inner)
-        _check_current(inner, source.file)
+        written = _written_in(inner, source.file)
+        _check_current(written, source.file)
         tree, table = ast.parse(source.text), symtable(_LAZY + source.text, name, "exec")
     except (OSError, TypeError, SyntaxError, TokenError) as error:
         raise UsageError("CC-USE-099", "source", name=name, reason=error) from None
+    if any(set(one.__code__.co_freevars) - {"__class__"} for one in written):
+        raise UsageError("CC-USE-099", "closure", name=name)
     parts.seen.add(name)
     scope = _scope_of(inner)
     _add_used(parts, name, set(_globals_in(table, called=False)), scope)
@@ -153,23 +156,17 @@ def _add_source(parts: _Parts, name: str, value: Any) -> None:
             _add_submodule(parts, ast.unparse(node), scope)
 
 
-def _has_closure(value: FunctionType | type) -> bool:
-    """Return whether a function or a method uses variables of a function around it."""
-    if isinstance(value, FunctionType):
-        return bool(value.__closure__)
-    methods = [part for part in vars(value).values() if isinstance(part, FunctionType)]
-    return any(set(method.__code__.co_freevars) - {"__class__"} for method in methods)
-
-
-def _check_current(value: FunctionType | type, file: str) -> None:
-    """Raise OSError unless a file has what is loaded of it: it may have been edited since."""
+def _written_in(value: FunctionType | type, file: str) -> list[FunctionType]:
+    """Return a function, or the methods of a class that its file has: a decorator may have made others."""
     functions = [value] if isinstance(value, FunctionType) else vars(value).values()
-    loaded = [one.__code__ for one in functions if isinstance(one, FunctionType)]
+    return [one for one in functions if isinstance(one, FunctionType) and one.__code__.co_filename == file]
+
+
+def _check_current(functions: Sequence[FunctionType], file: str) -> None:
+    """Raise OSError unless a file has what is loaded of it: it may have been edited since."""
     text = "".join(linecache.getlines(file))
     now = {(code.co_name, code.co_firstlineno): code for code in _codes_in(compile(text, file, "exec"))}
-    for code in loaded:
-        if code.co_filename != file:
-            continue  # what a decorator has made, such as __init__ of a dataclass
+    for code in (function.__code__ for function in functions):
         found = now.get((code.co_name, code.co_firstlineno))
         if found is None or (found.co_code, _constants(found)) != (code.co_code, _constants(code)):
             raise OSError(f"{code.co_name}() has been changed in its file since it was loaded")
