@@ -46,8 +46,8 @@ def run(
 
     The function is imported on the nodes from its module, whose folder is sent, or it is sent as source if a notebook
     or the program itself defines it; then it may use modules, functions, classes and plain values from there.
-    `folder` is sent instead. `keys` are keys of the job, such as nproc_per_node=2 or env={...}; other accounts of
-    this machine can read them, so secrets go by secrets=[...]. What the ranks write goes to `output`.
+    `folder` is sent instead. `keys` are keys of the job, such as nproc_per_node=2 or env={...}; the run's record has
+    them, so tokens go by secrets=[...]. What the ranks write goes to `output`.
 
     Raises RunFailed with node, rank and line if a rank fails, Detached at Ctrl-C: the run continues.
     """
@@ -56,9 +56,18 @@ def run(
     name = re.sub(r"[^a-z0-9]+", "-", function.__name__.lower()).strip("-")[:MAX_NAME] or "call"
     settings: dict[str, object] = {"name": name, "launcher": "torchrun", "args": [], "alone": "ok", **keys}
     results, show = Results(), line_printer(output)
+    empty: dict[tuple[str, int | None], LogLine] = {}  # the newline before a result, if no result follows
 
     def show_others(entry: LogLine) -> None:
-        if not results.feed(entry):
+        stream = entry["node"], entry["rank"]
+        before = empty.pop(stream, None)
+        if results.feed(entry):
+            return
+        if before is not None:
+            show(before)
+        if entry.get("line") == "" and entry["stream"] == "stdout":
+            empty[stream] = entry
+        else:
             show(entry)
 
     with tempfile.TemporaryDirectory(prefix="clusterctl-") as place:

@@ -5,10 +5,12 @@ It has its own signals, terminal settings and threads, so that the program that 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,11 +26,12 @@ from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_objec
 
 # Python puts the current directory first, where a file of the user may have the name of a library. What is appended
 # is where this package was found, for a program that changed its own search path. SIGINT ends the command, also if the
-# program ignores it, as one in the background of a shell does.
+# program ignores it, as one in the background of a shell does. Its words come by stdin: every account of this machine
+# can read a command line, and a setting may hold a token.
 _START = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "import json, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "
-    "sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
+    "sys.path[:] = [*filter(None, sys.path), sys.argv[1]]; sys.argv[1:] = json.load(sys.stdin); "
     "from clusterctl.__main__ import main; main()"
 )
 MAX_LINE = 1 << 20  # bytes of a line of NDJSON: one of a log has at most 64 KiB, which escapes make longer
@@ -84,13 +87,16 @@ class Command:
         self._stderr: deque[str] = deque(maxlen=TAIL)
         root = str(Path(__file__).absolute().parents[2])
         quiet = [] if output is not None else ["-q"]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, root, *target.words, *quiet, words[0], "--json", *words[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in a terminal reaches the caller alone, who decides
-        )
+        with tempfile.TemporaryFile("w+", encoding="ascii") as source:  # no one else can open it
+            json.dump([*target.words, *quiet, words[0], "--json", *words[1:]], source)
+            source.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, root, "clusterctl", words[0]],  # these two are for `ps` alone
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C in a terminal reaches the caller alone, who decides
+            )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._stdout_fd, self._stderr_fd = self._process.stdout.fileno(), self._process.stderr.fileno()

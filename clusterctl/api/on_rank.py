@@ -2,7 +2,8 @@
 
     clusterctl-result: KIND INDEX COUNT WORLD_SIZE TEXT
 
-The text is JSON in pieces, since the reader of a log cuts long lines. It runs on the Python of the job, from 3.8 on.
+The text is JSON in pieces, since the reader of a log cuts long lines. A newline comes first: what the job has written
+may have no end. It runs on the Python of the job, from 3.8 on.
 """
 
 from __future__ import annotations
@@ -32,6 +33,6 @@ def clusterctl_call(function: Callable[..., Any], arguments: str) -> None:
     world = os.environ.get("WORLD_SIZE", "1")
     sys.stdout.flush()
     for index, part in enumerate(pieces):
-        line = f"clusterctl-result: {kind} {index} {len(pieces)} {world} {part}\n".encode("ascii")
+        line = f"\nclusterctl-result: {kind} {index} {len(pieces)} {world} {part}\n".encode("ascii")
         while line:  # one write, so that no line of another process comes between
             line = line[os.write(1, line) :]

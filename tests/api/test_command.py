@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from clusterctl.api import command as commands
 from clusterctl.api.command import Command, Target
 from clusterctl.api.run import Cause, Detached, Run, RunFailed, failure_of
 
-WAITS = "import sys, time; sys.argv.pop(1); print('ready', flush=True); time.sleep(3600)"
+WAITS = "print('ready', flush=True); import time; time.sleep(3600)"
 LEAVES = (
     "import subprocess, sys; subprocess.Popen(['sleep', '3600'], stdout=sys.stderr); "
     "print('{}', flush=True); print('last words', file=sys.stderr)"
@@ -25,8 +26,7 @@ LEAVES = (
 
 def test_a_program_that_ignores_sigint_can_end_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one in the background of a shell does, whose children inherit that."""
-    start = commands._START.partition("from clusterctl")[0] + WAITS.partition("sys.argv.pop(1); ")[2]
-    monkeypatch.setattr(commands, "_START", "import time; " + start)
+    monkeypatch.setattr(commands, "_START", commands._START.partition("from clusterctl")[0] + WAITS)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with Command(Target(), ["ps"]) as command:
@@ -35,6 +35,19 @@ def test_a_program_that_ignores_sigint_can_end_its_commands(monkeypatch: pytest.
             assert command.wait() != 0
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_token_is_not_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each account of this machine can read that; the command has its words all the same."""
+    prints = "print(json.dumps(sys.argv)); print(open('/proc/self/cmdline').read())"
+    monkeypatch.setattr(commands, "_START", commands._START.partition("from clusterctl")[0] + prints)
+    words = ["launch", "--set", 'env.TOKEN="geheim ä"', "a\udcffb"]
+    with Command(Target(lab="two"), words) as command:
+        argv, visible = command.lines()
+
+    assert json.loads(argv)[1:] == ["--lab", "two", "-q", "launch", "--json", *words[1:]]
+    assert visible.decode().split("\0")[-3:] == ["clusterctl", "launch", ""]
+    assert b"TOKEN" not in visible
 
 
 def test_what_a_command_leaves_running_holds_no_one_up(monkeypatch: pytest.MonkeyPatch) -> None:

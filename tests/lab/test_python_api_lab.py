@@ -27,13 +27,16 @@ if rank == 1:
 time.sleep(600)
 """
 
+LONG = (1 << 18) - 10  # as in the program
+
 PROGRAM = """
-import json, os, sys, time
+import io, json, os, sys, time
 from dataclasses import dataclass
 import clusterctl
 import beside
 
 BASE = 10
+LONG = (1 << 18) - 10  # a reader of the log cuts at 1 << 18
 
 @dataclass
 class Place:
@@ -54,9 +57,15 @@ def large():
 def unwritable():
     return {1, 2}
 
+def unfinished():
+    print("x" * LONG, end="")
+    return "y" * 40_000
+
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     print(json.dumps(clusterctl.run(where, 4, **asked)))
+    shown = io.StringIO()
+    print(json.dumps([clusterctl.run(unfinished, output=shown, **asked), shown.getvalue()]))
     for function in (fail, large, unwritable):
         try:
             clusterctl.run(function, **asked)
@@ -143,9 +152,13 @@ def test_a_function_of_a_program(cluster: Lab, tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/", timeout=4 * HANG)
 
     assert (done.returncode, done.stderr) == (0, "")
-    values, failed, large, unwritable = map(json.loads, done.stdout.splitlines())
+    values, (long, shown), failed, large, unwritable = map(json.loads, done.stdout.splitlines())
     name, (node, rank, *place, text, message) = cluster.nodes[1].name, failed
     assert values == [[10, 8, None, {"ä": 0.5}], [11, 8, None, {"ä": 0.5}]]
+    assert long == ["y" * 40_000] * 2
+    pieces = [line.partition(" | ")[2] for line in shown.splitlines() if " | " in line]
+    assert "".join(pieces) == "x" * (2 * LONG)
+    assert all(pieces)
     line = program.read_text().splitlines().index('        raise ValueError("bad batch")') + 1
     assert (node, rank, place, text) == (name, 1, ["program.py", line], "ValueError: bad batch")
     assert message.startswith(f"rank 1 on {name}, {program}:{line}: ValueError: bad batch (run fail-")
