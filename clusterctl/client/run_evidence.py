@@ -55,6 +55,11 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MAX_ENTRIES) -> Answers[
     return run.collect(lambda c, node, python: tasks.diagnose(c, node, python, run.run_id, entries))
 
 
+def keep_answers(first: Answers[NodeEvidence], second: Answers[NodeEvidence]) -> Answers[NodeEvidence]:
+    """Return the newest answer of each node; the errors are those of the second question."""
+    return Answers({**first.nodes, **second.nodes}, second.errors)
+
+
 def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
     """Read how busy the GPUs of each node are, as `top` does; nodes without any, or without an answer, are left out."""
     return {name: gpus for name, gpus in run.collect(_read_gpus).nodes.items() if gpus}

@@ -18,6 +18,7 @@ from rich.console import Console
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.context.settings import Settings
 from clusterctl.client.openssh import render_ssh_command
+from clusterctl.client.rpc.cluster import Answers
 from clusterctl.codes.lookup import entries
 from clusterctl.console.explanation import render_explanation
 from clusterctl.console.inventory import print_inventory
@@ -26,6 +27,7 @@ from clusterctl.console.run.hang import show_diagnosis, show_gpus
 from clusterctl.console.run.verdict import render_cause
 from clusterctl.console.terminal import make_table
 from clusterctl.console.text import ItemsCell
+from clusterctl.errors import NodeError
 from clusterctl.plans.checks.framework import exclude_option, ssh_to
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import judge
@@ -100,9 +102,10 @@ def test_a_diagnosis_fits(waiting: list[RankEvidence], monkeypatch: pytest.Monke
     """Its sentence, the table of ranks and the GPUs; no row is padded beyond the screen."""
     console = screen()
     monkeypatch.setattr(hang, "stdout", lambda: console)
-    nodes = [NodeEvidence(rank.node, (rank,), 0.1) for rank in waiting]
+    nodes = {rank.node: NodeEvidence(rank.node, (rank,), 0.1) for rank in waiting}
+    answers = Answers(nodes, {name: NodeError("CC-RUN-004", node=name) for name in nodes})
 
-    show_diagnosis(judge(waiting, (), 4), waiting, nodes, "clusterctl --lab practice", with_stacks=False)
+    show_diagnosis(judge(waiting, (), 4), waiting, answers, "clusterctl --lab practice", with_stacks=False)
     show_gpus({"gpu01": [GpuUsage(index=n, busy=100, memory_used=81000, memory=81559) for n in range(8)]})
 
     lines = lines_of(console)

@@ -424,7 +424,7 @@ class CheckDocument(NodesAndFindings):
 
 
 class AskedNode(TypedDict):
-    """Whether a node answered, and in how many seconds."""
+    """Whether a node answered, and in how many seconds; with an error too, it answered the first of two queries."""
 
     name: str
     answered: bool

@@ -5,13 +5,14 @@ Of `diagnose`: the sentence, a row for ranks that are alike, the stacks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from clusterctl.client.rpc.cluster import Answers
 from clusterctl.console.terminal import make_table, print_fitted_table, print_table, stdout
 from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
@@ -32,6 +33,7 @@ from clusterctl.protocol.messages.checks import (
 )
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.messages.record import to_json
+from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import begin_commands
 from clusterctl.translation import english_of, to_translate, tr, trn
 
@@ -202,7 +204,7 @@ MAX_ROWS = 24
 def show_diagnosis(
     judgement: Judgement,
     ranks: Sequence[RankEvidence],
-    nodes: Sequence[NodeEvidence],
+    answers: Answers[NodeEvidence],
     command: str,
     *,
     with_stacks: bool,
@@ -210,7 +212,8 @@ def show_diagnosis(
     """Print the sentence, a table of the ranks, and the stacks if they are wanted; `command` is how hints begin."""
     _show_judgement(judgement, command, stacks_shown=with_stacks)
     _show_ranks(ranks, judgement)
-    stdout().print(Text(describe_asked(nodes), "dim"))
+    for line in describe_asked(answers):
+        _print_prose(stdout(), line, "dim")
     if with_stacks:
         _show_stacks(ranks)
 
@@ -246,15 +249,17 @@ def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
         )
 
 
-def describe_asked(nodes: Collection[NodeEvidence]) -> str:
-    """Return how many ranks were asked and how long that took."""
-    count = sum(len(node.ranks) for node in nodes)
-    return trn(
+def describe_asked(answers: Answers[NodeEvidence]) -> list[str]:
+    """Return how many ranks were asked and how long that took, and whose first of two answers is shown."""
+    line = trn(
         "queried {n} rank in {seconds:.2f} s; nothing was stopped",
         "queried {n} ranks in {seconds:.2f} s; nothing was stopped",
-        count,
-        seconds=max((node.took for node in nodes), default=0.0),
+        sum(len(node.ranks) for node in answers.nodes.values()),
+        seconds=max((node.took for node in answers.nodes.values()), default=0.0),
     )
+    seen_once = [name for name in answers.nodes if name in answers.errors]
+    note = tr("no answer to the second query, the first one is shown: {nodes}", nodes=fold_names(seen_once))
+    return [line, note] if seen_once else [line]
 
 
 def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
@@ -333,11 +338,13 @@ def diagnosis_to_json(
 ) -> DiagnoseDocument:
     """Return the document of `diagnose --json`; there are `gpus` only where the run hangs."""
     answered: list[AskedNode] = [
-        {"name": name, "answered": True, "took": node.took, "error": None} for name, node in nodes.items()
+        {"name": name, "answered": True, "took": node.took, "error": _error_of(name, errors)}
+        for name, node in nodes.items()
     ]
     failed: list[AskedNode] = [
-        {"name": name, "answered": False, "took": None, "error": f"{error.code} {error.english}"}
-        for name, error in errors.items()
+        {"name": name, "answered": False, "took": None, "error": _error_of(name, errors)}
+        for name in errors
+        if name not in nodes
     ]
     return {
         "schema": 1,
@@ -353,6 +360,10 @@ def diagnosis_to_json(
         "ranks": [rank_to_json(rank) for rank in ranks],
         "gpus": {name: to_json(node_gpus) for name, node_gpus in gpus.items()},
     }
+
+
+def _error_of(name: str, errors: Mapping[str, ClusterctlError]) -> str | None:
+    return f"{errors[name].code} {errors[name].english}" if name in errors else None
 
 
 def rank_to_json(rank: RankEvidence) -> EvidenceEntry:

@@ -133,6 +133,13 @@ def judge(
     return _without_wait(by_rank, waits, silent_nodes, least_wait)
 
 
+def confirm(judgement: Judgement, seen_once: Sequence[RankEvidence]) -> Judgement:
+    """Return the answer of a second look, unless it takes two and is about ranks that have answered only the first."""
+    about = {*judgement.suspects, *judgement.waiting}
+    nodes = dict.fromkeys(rank.node for rank in seen_once if rank.rank in about)
+    return (_judge_silent(list(nodes)) or judgement) if judgement.is_thin else judgement
+
+
 # 1 to 3: what a single process shows
 
 

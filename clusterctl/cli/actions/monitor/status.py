@@ -17,6 +17,7 @@ from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.run_evidence import (
     count_entries,
     diagnose_ranks,
+    keep_answers,
     load_hang,
     load_speed,
     ranks_of,
@@ -29,7 +30,7 @@ from clusterctl.console.run import hang as screen
 from clusterctl.console.run.status import show_status, status_to_json
 from clusterctl.console.text import json_text, sanitize
 from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence, compare_stacks
-from clusterctl.plans.diagnose.hang import SECOND_LOOK, Judgement, judge
+from clusterctl.plans.diagnose.hang import SECOND_LOOK, Judgement, confirm, judge
 from clusterctl.plans.diagnose.kept import choose_least_wait
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.runs.state import Parts
@@ -76,13 +77,19 @@ def _load_speed(handle: RunHandle, found: FoundRuns, parts: Parts) -> SpeedVerdi
 class Diagnosis:
     """What the ranks' nodes have answered, and what follows; `asked` counts all nodes of the run.
 
-    `gpus` are read only of a run that hangs.
+    A node with an answer and an error did not answer the second question. `gpus` are read only of a run that hangs.
     """
 
     answers: Answers[NodeEvidence]
     judgement: Judgement
     gpus: Mapping[str, Sequence[GpuUsage]]
     asked: int
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 when all nodes answered each question, 5 some, 4 none."""
+        unanswered = len(self.answers.nodes.keys() & self.answers.errors.keys())
+        return reading_exit_code(len(self.answers.nodes), self.asked + unanswered)
 
 
 def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str, *, slow: bool) -> Diagnosis:
@@ -96,16 +103,20 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
 
     def judge_answers(ranks: Sequence[RankEvidence]) -> Judgement:
-        silent = [name for name, part in parts.items() if part is None or name in answers.errors]
+        failed = answers.errors.keys() - answers.nodes.keys()
+        silent = [name for name, part in parts.items() if part is None or name in failed]
         return judge(ranks, silent, world, least_wait, watchers_of(answers))
 
     judgement = judge_answers(ranks_of(answers))
     if judgement.is_thin and not slow:
         before = ranks_of(answers)
         time.sleep(SECOND_LOOK)
-        answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
-        judgement = judge_answers(compare_stacks(ranks_of(answers), before))
-    answered = [node for node in nodes if node.name in answers.nodes]
+        second = diagnose_ranks(handle, count_entries(parts, slow=slow))
+        answers = keep_answers(answers, second)
+        seen_once = [rank for rank in before if rank.node not in second.nodes]
+        judgement = judge_answers([*compare_stacks(ranks_of(second), before), *seen_once])
+        judgement = confirm(judgement, seen_once)
+    answered = [node for node in nodes if node.name in answers.nodes and node.name not in answers.errors]
     gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     return Diagnosis(answers, judgement, gpus, len(nodes) + len(found.errors))
 
@@ -132,7 +143,7 @@ def diagnose(settings: Settings, run: str | None, options: DiagnoseOptions) -> i
     report_failures(diagnosis.answers.errors.values())
     report = _report_slowness if options.slow else _report_diagnosis
     report(run_id, diagnosis, settings.command, options)
-    return reading_exit_code(len(diagnosis.answers.nodes), diagnosis.asked)
+    return diagnosis.exit_code
 
 
 def _report_diagnosis(run_id: RunId, diagnosis: Diagnosis, command: str, options: DiagnoseOptions) -> None:
@@ -146,8 +157,7 @@ def _report_diagnosis(run_id: RunId, diagnosis: Diagnosis, command: str, options
     if options.as_json:
         write_document(document)
     else:
-        nodes = list(answers.nodes.values())
-        screen.show_diagnosis(judgement, shown, nodes, command, with_stacks=options.stacks)
+        screen.show_diagnosis(judgement, shown, answers, command, with_stacks=options.stacks)
         screen.show_gpus(diagnosis.gpus)
 
 

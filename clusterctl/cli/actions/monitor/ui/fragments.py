@@ -169,7 +169,8 @@ def _section(title: str, *content: Child) -> Html:
 def render_diagnosis(diagnosis: Diagnosis, asked_at: str, command: str) -> Html:
     """Draw what `diagnose --stacks` prints: the sentence, a row for ranks that are alike, and the stacks."""
     answers, judgement = diagnosis.answers, diagnosis.judgement
-    details = [f"{asked_at} {describe_asked(answers.nodes.values())}", *list_gpu_lines(diagnosis.gpus)]
+    asked, *notes = describe_asked(answers)
+    details = [f"{asked_at} {asked}", *notes, *list_gpu_lines(diagnosis.gpus)]
     return element(
         "div",
         *render_sentence(judgement, command),

@@ -144,7 +144,7 @@ def test_an_answer_has_the_words_of_diagnose(capsys: pytest.CaptureFixture[str])
     judgement = judge(ranks, (), 16)
     nodes = {name: NodeEvidence(name, tuple(ranks[begin : begin + 8]), 0.2) for name, begin in NODES.items()}
     gpus = {"gpu000": (GpuUsage(index=0, busy=100, memory_used=1024, memory=81559),)}
-    show_diagnosis(judgement, ranks, list(nodes.values()), "clusterctl", with_stacks=False)
+    show_diagnosis(judgement, ranks, Answers(nodes, {}), "clusterctl", with_stacks=False)
     show_gpus(gpus)
     page = Text(
         render_diagnosis(Diagnosis(Answers(nodes, {}), judgement, gpus, 2), "14:03:05", "clusterctl").markup
