@@ -295,8 +295,9 @@ class Phases:
         self._over: list[str] | None = [] if in_one_line and chatty and can_redraw(sys.stderr) else None
         self._title = ""
         self._ok, self._failed_mark = (symbol(name, sys.stderr) for name in ("ok", "failed"))
-        self._expected = self._taken = 0
+        self._expected = 0
         self._transferred: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
         self._last_transfer: dict[str, float] = {}
         self._activity = ""
 
@@ -308,8 +309,8 @@ class Phases:
         """Enter phases that run side by side; `details` are asked for when a phase ends by itself."""
         self.stop()
         self._started, self._first_transfer, self._activity = time.monotonic(), 0.0, ""
-        self._expected = self._taken = 0
-        self._transferred, self._last_transfer, self._failed = {}, {}, set()
+        self._expected = 0
+        self._transferred, self._taken, self._last_transfer, self._failed = {}, {}, {}, set()
         self._pending = {phase: dict.fromkeys(self._names) for phase in phases}
         self._details = details or {}
         if not is_quiet():
@@ -355,17 +356,19 @@ class Phases:
         with self._lock:
             self._expected += count
 
-    def add_taken(self, count: int) -> None:
+    def add_taken(self, name: str, count: int) -> None:
         """Note that a node got bytes from another node."""
-        with self._lock:
-            self._taken += count
+        self._add(self._taken, name, count)
 
     def add_bytes(self, name: str, count: int) -> None:
         """Note that bytes have left for a node, or have come from it."""
+        self._add(self._transferred, name, count)
+
+    def _add(self, counts: dict[str, int], name: str, count: int) -> None:
         with self._lock:
             now = self._last_transfer[name] = time.monotonic()
             self._first_transfer = self._first_transfer or now
-            self._transferred[name] = self._transferred.get(name, 0) + count
+            counts[name] = counts.get(name, 0) + count
 
     @property
     def transferred(self) -> int:
@@ -432,7 +435,7 @@ class Phases:
         with self._lock:
             now, phase = time.monotonic(), next((phase for phase in TRANSFERS if phase in self._pending), "")
             in_transfer = self._pending.get(phase, {}).keys() - self._failed
-            transferred = self.transferred + self._taken if in_transfer else 0
+            transferred = self.transferred + sum(self._taken.values()) if in_transfer else 0
             last_pending = next((names for names in reversed(self._pending.values())), {})
             unfinished = [name for name in last_pending if name not in self._failed]
             started = [name for name in unfinished if self._steps is None or self._steps.find(name)]
@@ -454,7 +457,7 @@ class Phases:
     def _pending_node(self, name: str, now: float, *, in_transfer: bool) -> PendingNode:
         step = self._steps.find(name) if self._steps is not None else None
         since = max(self._started, step.since if step else 0.0, self._last_transfer.get(name, 0.0))
-        transferred = self._transferred.get(name, 0) if in_transfer else 0
+        transferred = self._transferred.get(name, 0) + self._taken.get(name, 0) if in_transfer else 0
         return PendingNode(name, step.description if step else tr("working"), now - since, transferred)
 
     def _count_completed(self, phase: str) -> int:

@@ -14,6 +14,7 @@ from clusterctl.lab import messages as lab_messages
 from clusterctl.protocol.messages import (
     allocation,
     checks,
+    contents,
     evidence,
     facts,
     files,
@@ -24,7 +25,7 @@ from clusterctl.protocol.messages import (
 from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, allocation, checks, local, evidence, facts, network, verbs)
+MODULES = (files, allocation, checks, contents, local, evidence, facts, network, verbs)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 
 

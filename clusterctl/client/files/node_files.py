@@ -44,7 +44,8 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import Blob, ListRequest, Offer, TakeRequest
+    from clusterctl.protocol.messages.contents import Blob, Offer
+    from clusterctl.protocol.messages.verbs import ListRequest, TakeRequest
 
 MAX_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MAX_ROWS = 1000  # in a batch
@@ -312,7 +313,7 @@ class Pace:
     def receive(self, hashed: int = 0) -> Frame:
         """Wait for an answer, before which the node hashes so many bytes; NodeError if it has been too slow."""
         self._spare, self._last = hashed / HASHED, time.monotonic()
-        frame = self._reader.receive(self._charge)
+        frame = self._reader.receive(lambda _: self._charge())
         self._charge()
         return frame
 

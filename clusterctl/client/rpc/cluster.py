@@ -172,7 +172,7 @@ class Observer(Protocol):
     def add_expected(self, count: int) -> None:
         """So many bytes more are missing on a node."""
 
-    def add_taken(self, count: int) -> None:
+    def add_taken(self, name: str, count: int) -> None:
         """So many bytes has a node got from another."""
 
 

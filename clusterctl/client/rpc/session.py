@@ -416,7 +416,7 @@ class ReplyReader:
         self._on_stalled = on_stalled
         self._limit = first_limit
 
-    def receive(self, on_beat: Callable[[], object] = lambda: None) -> Frame:
+    def receive(self, on_beat: Callable[[Untrusted], object] = lambda _: None) -> Frame:
         """Wait for an answer; the node's beats are read, and must report progress; `on_beat` may raise."""
         steps: int | None = None
         began = since = time.monotonic()
@@ -428,7 +428,7 @@ class ReplyReader:
             header = frame[0]
             if "beat" not in header:
                 return frame
-            on_beat()
+            on_beat(header)
             now = time.monotonic()
             if header.integer("steps") != steps:
                 steps, since = header.integer("steps"), now

@@ -25,7 +25,8 @@ from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import Blob, PlainClientFrame
+    from clusterctl.protocol.messages.contents import Blob
+    from clusterctl.protocol.messages.verbs import PlainClientFrame
 
 VERSION = 1
 MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files

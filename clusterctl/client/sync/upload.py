@@ -21,7 +21,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import Offer, Source
+    from clusterctl.protocol.messages.contents import Offer, Source
 
 Via = Literal["auto", "direct", "tree"]
 
@@ -241,14 +241,15 @@ class TreeUpload:
 
     With `home_locks`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
     With `distribution`, nodes may take contents from each other; a session whose node gives them is kept by it.
-    `on_expected` receives how many bytes a node lacks, once that is known, `on_taken` how many it got from another.
+    `on_expected` receives how many bytes a node lacks, once that is known, `on_taken` the node and how many more it got
+    from another, while they come.
     """
 
     scan: ScanResult
     home_locks: SharedHomeLocks | None = None
     distribution: Distribution | None = None
     on_expected: Callable[[int], None] = lambda _: None
-    on_taken: Callable[[int], None] = lambda _: None
+    on_taken: Callable[[str, int], None] = lambda _node, _size: None
 
 
 def send_tree(
@@ -339,6 +340,7 @@ class _Transfer:
         self.session, self.scan, self.node, self.progress = session, upload.scan, node, progress
         self._on_expected, self._on_taken = upload.on_expected, upload.on_taken
         self.sent = self.taken = self._answers = self._rounds = self._problems = 0
+        self._reported_taken = 0  # bytes from other nodes that `on_taken` has received
         self._distribution = upload.distribution
         self._provider: Provider | None = None
         self._reported = False
@@ -348,7 +350,7 @@ class _Transfer:
     def receive_until(self, key: str) -> Untrusted:
         """Send what is requested until the node sends a certain key."""
         while True:
-            header, _ = self._listener.receive()
+            header, _ = self._listener.receive(self._on_beat)
             self._answers += 1
             if self._answers > MAX_ANSWERS:
                 raise self._protocol_error(
@@ -398,9 +400,20 @@ class _Transfer:
                 self._count_taken(self._missing_bytes)
             self._distribution.succeed(self.node)
 
+    def _on_beat(self, beat: Untrusted) -> None:
+        """Report what has come from another node since the last beat."""
+        if self._provider is not None:
+            self._report_taken(min(beat.integer("taken", 0) or 0, self.taken + self._missing_bytes))
+
     def _count_taken(self, size: int) -> None:
         self.taken += size
-        self._on_taken(size)
+        self._report_taken(self.taken)
+
+    def _report_taken(self, taken: int) -> None:
+        """Report bytes that no earlier report has counted; a content that comes twice counts once."""
+        if taken > self._reported_taken:
+            self._on_taken(self.node, taken - self._reported_taken)
+            self._reported_taken = taken
 
     def _closed_error(self) -> ConnectionLost:
         return ConnectionLost("CC-SYNC-008", "closed", node=self.node)

@@ -10,7 +10,7 @@ from ...protocol.frames import BEAT_INTERVAL
 from .stream import Stream
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import NodeFrame
+    from ...protocol.messages.verbs import Beat, NodeFrame
 
 
 class Heartbeat:
@@ -19,6 +19,7 @@ class Heartbeat:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.steps = 0
+        self.taken, self.waited = 0, 0.0  # bytes from other nodes, and seconds in which those had none
         self._send_lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -45,4 +46,7 @@ class Heartbeat:
         with suppress(BrokenPipeError):
             while not self._stopped.wait(BEAT_INTERVAL):
                 count += 1
-                self.send({"beat": count, "steps": self.steps})
+                beat: Beat = {"beat": count, "steps": self.steps}
+                if self.taken or self.waited:
+                    beat["taken"], beat["waited"] = self.taken, int(self.waited)
+                self.send(beat)

@@ -21,7 +21,7 @@ from .removal import Step, remove_quietly
 from .store import Incoming, Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import CopyReport
+    from ...protocol.messages.contents import CopyReport
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FOLDER = OPEN_FILE | os.O_DIRECTORY

@@ -52,12 +52,11 @@ from ..runtime.event_loop import Loop
 from ..runtime.stream import Frame, Stream, VerbError
 from .hashing import Sha
 from .received import Progress
-from .removal import Step
 from .store import Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.network import ContentPart, HashesFrame
-    from ...protocol.messages.verbs import Offer, PlainClientFrame, Source
+    from ...protocol.messages.contents import ContentPart, HashesFrame, Offer, Source
+    from ...protocol.messages.verbs import PlainClientFrame
     from ..runtime.connections import HandshakeAnswer
 
 CONNECT_LIMIT = 5.0  # seconds
@@ -82,6 +81,7 @@ MAX_NAME = 80  # bytes of JSON that name a content, with its size
 MAX_HEADER = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
 
 Send = Callable[[Any, bytes], None]
+Observe = Callable[[int, float], bool]
 
 
 class TransferError(Exception):
@@ -109,9 +109,11 @@ class Provider:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve_until_hangup(self, stream: Stream) -> None:
-        """Send contents until the client hangs up."""
+        """Send contents until the client hangs up; it may have named a provider too late."""
+        limit = PROVIDE_LIMIT + time_limit(self._sizes.values())
         try:
-            stream.receive(PROVIDE_LIMIT + time_limit(self._sizes.values()))
+            while stream.receive(limit) is not None:
+                pass
         except TimeoutError:
             pass
         finally:
@@ -281,36 +283,25 @@ def receive(
     sizes: Dict[str, int],
     missing: Set[str],
     provider: Source,
-    step: Step,
+    observe: Observe,
 ) -> str:
     """Take what is missing from a provider; gives what went wrong, if anything; `missing` keeps what did not come.
 
-    A content of which only a part has come goes on there with the next provider, unless it was wrong.
+    A content of which only a part has come goes on there with the next provider, unless it was wrong. For each frame
+    `observe` receives how many bytes came with it, or for how many seconds the provider had nothing to send; where it
+    returns True, the client has named another provider or has left.
     An OSError is the store's: the disk here is full, or worse.
     """
     held = keep_held(store, sizes)
     try:
         for header, body in _frames_from(provider, missing, sizes, held):
-            step()
-            if "wait" in header:
-                continue
+            size, waited = 0, WAIT_INTERVAL if "wait" in header else 0.0
             if "again" in header:
                 store.drop(Untrusted(header).text("again"))
-                continue
-            try:
-                parts = list(unpack_contents(header, body))
-            except (zlib.error, ValueError) as error:
-                raise TransferError(f"what it sent cannot be read: {error}") from None
-            for sha, data, last in parts:
-                if sha not in missing:
-                    raise TransferError("it sent something that was not requested")
-                if "blobs" in header:
-                    store.drop(sha)
-                store.add(sha, data, sizes[sha], last=last)
-                if last:
-                    missing.discard(sha)
-            if not parts:
-                raise TransferError("it sent an empty frame")
+            elif not waited:
+                size = _store_contents(store, sizes, missing, header, body)
+            if observe(size, waited):
+                return ""
         if missing:
             raise TransferError("it does not have all contents")
     except TransferError as error:
@@ -319,6 +310,27 @@ def receive(
         store.abandon()
         return f"{error}; its first part came from another node" if held else str(error)
     return ""
+
+
+def _store_contents(
+    store: Store, sizes: Dict[Sha, int], missing: Set[Sha], header: Dict[str, Any], body: bytes
+) -> int:
+    """Store what a provider has sent in a frame; return its bytes."""
+    try:
+        parts = list(unpack_contents(header, body))
+    except (zlib.error, ValueError) as error:
+        raise TransferError(f"what it sent cannot be read: {error}") from None
+    for sha, data, last in parts:
+        if sha not in missing:
+            raise TransferError("it sent something that was not requested")
+        if "blobs" in header:
+            store.drop(sha)
+        store.add(sha, data, sizes[sha], last=last)
+        if last:
+            missing.discard(sha)
+    if not parts:
+        raise TransferError("it sent an empty frame")
+    return sum(len(data) for _, data, _ in parts)
 
 
 def keep_held(store: Store, sizes: Dict[Sha, int]) -> Dict[Sha, int]:

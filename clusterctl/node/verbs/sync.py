@@ -1,6 +1,6 @@
 """Verb `sync`: receives the contents that are missing here and lays out the run's own copy of the code.
 
-SyncRequest                                 the messages are defined in protocol/messages/verbs.py
+SyncRequest                                 the messages are defined in protocol/messages
 client `manifest`
 node   `workdir_id`, if the home is shared: then `check_store` of the client, when this node may look into the store
 node   Missing
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import zlib
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple, cast
 
@@ -32,7 +33,8 @@ from ..sync.store import Store
 from ..sync.transfer import Provider, content_sizes, providing, receive, unpack_contents
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import Missing, PlainClientFrame, Source, SyncRequest, TreeSummary
+    from ...protocol.messages.contents import Missing, Source, TreeSummary
+    from ...protocol.messages.verbs import PlainClientFrame, SyncRequest
 
 ATTEMPTS = 3
 MAX_NAMED = 10
@@ -122,7 +124,8 @@ def fill_store(
             return False  # the next attempt need not send again what is stored
         if "source" in frame[0]:
             source = cast("PlainClientFrame", frame[0])["source"]
-            done = receive_from_provider(source, store, sizes, missing, heartbeat)
+            receive_from_provider(source, store, sizes, missing, heartbeat)
+            done = not missing
             continue
         done = Untrusted(frame[0]).flag("done")
         for sha, data, last in unpack_frame(*frame):
@@ -141,12 +144,18 @@ def fill_store(
 
 def receive_from_provider(
     source: Source, store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
-) -> bool:
-    """Take what is missing from another node; return what did not come, and why."""
-    problem = receive(store, sizes, missing, source, heartbeat.step)
+) -> None:
+    """Take what is missing from another node until the client names one more; report what did not come, and why."""
+
+    def observe(size: int, waited: float) -> bool:
+        heartbeat.step()
+        heartbeat.taken += size
+        heartbeat.waited += waited
+        return bool(select.select([heartbeat.stream], [], [], 0)[0])
+
+    problem = receive(store, sizes, missing, source, observe)
     if problem:
         heartbeat.send({"missing": sorted(missing), "source_problem": problem})
-    return not problem
 
 
 def find_missing(store: Store, sizes: Dict[str, int], heartbeat: Heartbeat) -> Set[str]:

@@ -26,20 +26,6 @@ class HandshakeLine(TypedDict, total=False):
     seen: str  # in the mesh test: the caller's address as it arrived
 
 
-class HashesFrame(TypedDict):
-    """The contents that a node lacks, and how many bytes it has of some; Blobs, ContentPart and Done follow."""
-
-    hashes: list[str]
-    held: list[list[str | int]]
-
-
-class ContentPart(TypedDict):
-    """A piece of a larger content."""
-
-    blob: str
-    last: bool
-
-
 class MeshListen(TypedDict):
     """Listen for the mesh test; a rail is a network of training NICs, "" the one of the training addresses."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .allocation import CheckPart, NodeFacts, QueueFacts, SlurmNumber
 from .checks import MeshPath, MeshPorts
+from .contents import Blob, CopyReport, Missing, Offer, Source, Stored, TreeSummary
 from .evidence import (
     Diagnosis,
     HistoryHeader,
@@ -86,10 +87,15 @@ class Error(TypedDict):
 
 
 class Beat(TypedDict):
-    """A sign of life, in both directions; `steps` counts work: as long as it grows, the node is not stuck."""
+    """A sign of life, in both directions; `steps` counts work: as long as it grows, the node is not stuck.
+
+    `taken`: bytes that have come from other nodes so far; `waited`: seconds in which those had nothing to send.
+    """
 
     beat: int
     steps: NotRequired[int]
+    taken: NotRequired[int]
+    waited: NotRequired[int]
 
 
 class Workdir(TypedDict):
@@ -163,23 +169,6 @@ class CommandEnd(TypedDict):
     left: list[str]
 
 
-class Offer(TypedDict):
-    """Where a node gives contents on to others."""
-
-    address: str
-    ports: tuple[int, int] | None
-    token: str
-
-
-class Source(TypedDict):
-    """Another node that has the contents, or receives them; `index` counts the chain from 1."""
-
-    address: str
-    port: int
-    token: str
-    index: int
-
-
 class SyncRequest(OfNode):
     """The verb `sync`: take code; without a run only the store is filled."""
 
@@ -187,40 +176,6 @@ class SyncRequest(OfNode):
     node_rank: Slot
     shared_home: bool
     provide: Offer | None
-
-
-class Missing(TypedDict):
-    """Contents that are not here; `source_problem` is why another node could not give them.
-
-    At `port` the node sends on what it has, and what it receives.
-    """
-
-    missing: list[str]
-    source_problem: NotRequired[str]
-    port: NotRequired[int]
-
-
-class Blob(TypedDict):
-    """A piece of a larger content."""
-
-    blob: str
-    at: int  # byte of the content where the piece begins
-    last: bool
-
-
-class Stored(TypedDict):
-    """All contents are here."""
-
-    stored: Literal[True]
-
-
-class TreeSummary(TypedDict):
-    """What is really on the disk."""
-
-    tree: str
-    files: int
-    bytes: int
-    differs: list[str]
 
 
 class ListRequest(OfRun):
@@ -248,16 +203,6 @@ class TakeRequest(OfRun):
     overwrite: bool
     private: bool  # what is taken is for the account alone
     provide: Offer | None
-
-
-class CopyReport(TypedDict):
-    """What was written; `kept` are the first files that are there already with other content, of `kept_count`."""
-
-    files: int
-    bytes: int
-    unchanged: int
-    kept: list[str]
-    kept_count: int
 
 
 class PayloadId(TypedDict):

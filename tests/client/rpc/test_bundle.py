@@ -110,7 +110,7 @@ MAX_BYTES = {
     "connect": 22_400,
     "diagnose": 28_700,
     "exec": 9_000,
-    "files": 47_800,
+    "files": 48_500,
     "follow": 34_800,
     "history": 41_600,
     "idle": 3_800,
@@ -124,7 +124,7 @@ MAX_BYTES = {
     "slurm_pulse": 50_600,
     "start": 25_000,
     "stop": 29_100,
-    "sync": 30_000,
+    "sync": 30_700,
     "top": 18_400,
     "warm": 12_800,
 }

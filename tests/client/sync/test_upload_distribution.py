@@ -84,7 +84,13 @@ class Nodes:
         def one(place: int, name: str) -> SyncResult | None:
             self.sessions[name] = Watched(self, name, place)
             try:
-                upload = TreeUpload(self.scan, None, self.passing, self.expected.append, self.taken.append)
+                upload = TreeUpload(
+                    self.scan,
+                    None,
+                    self.passing,
+                    self.expected.append,
+                    lambda _, size: self.taken.append(size),
+                )
                 return send_tree(self.sessions[name], upload, node=name)
             except (ClusterctlError, BrokenPipeError):
                 return None
@@ -407,16 +413,18 @@ class Paused:
 
 
 def test_contents_are_sent_on_while_they_arrive(made: Callable[..., Nodes], scan: ScanResult) -> None:
-    """All nodes have a part of a file of which the first has not had the rest."""
+    """All nodes have a part of a file of which the first has not had the rest, and the progress shows it."""
     nodes, seen = made(4), list[int]()
 
     def look() -> None:
         wait_until(lambda: all(map(nodes.has_part, nodes.names)))
+        wait_until(lambda: sum(nodes.taken) >= 3 * HALF)
         seen.append(len(list(nodes.folder.glob("*/runs/*/*/code"))))
 
     nodes.scan = replace(scan, contents=Paused(scan.contents, look))  # type: ignore[arg-type]  # by its two members
     brought = nodes.bring()
     assert seen == [0]
+    assert sum(nodes.taken) == 3 * scan.manifest.size
     assert sum(one.sent for one in brought.values()) == scan.manifest.size
     assert all(nodes.code(name) == nodes.code("gpu00") for name in nodes.names)
     assert nodes.notices == []

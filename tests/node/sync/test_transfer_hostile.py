@@ -135,7 +135,9 @@ def test_a_hostile_giver_is_left(
     (tmp_path / "work").mkdir(mode=0o700)
     missing, began = {SHA}, time.monotonic()
     with Store(str(tmp_path / "work")) as store:
-        problem = transfer.receive(store, {SHA: len(DATA)}, missing, giver.where, lambda: None)
+        problem = transfer.receive(
+            store, {SHA: len(DATA)}, missing, giver.where, lambda _size, _waited: False
+        )
         stored = store.has(SHA, len(DATA))
     left = [path for path in (tmp_path / "work" / "store").rglob("*") if path.is_file()]
 
@@ -158,8 +160,12 @@ def test_what_a_hostile_giver_has_begun_does_not_stop_the_next(
     (tmp_path / "work").mkdir(mode=0o700)
     missing = {SHA}
     with Store(str(tmp_path / "work")) as store:
-        first_problem = transfer.receive(store, {SHA: len(DATA)}, missing, first.where, lambda: None)
-        second_problem = transfer.receive(store, {SHA: len(DATA)}, missing, second.where, lambda: None)
+        first_problem = transfer.receive(
+            store, {SHA: len(DATA)}, missing, first.where, lambda _size, _waited: False
+        )
+        second_problem = transfer.receive(
+            store, {SHA: len(DATA)}, missing, second.where, lambda _size, _waited: False
+        )
         assert store.has(SHA, len(DATA))
     assert first_problem
     assert second_problem == ""
@@ -183,7 +189,10 @@ class Giving:
         """Return whether an honest taker gets what it needs."""
         folder.mkdir(mode=0o700)
         with Store(str(folder)) as store:
-            return transfer.receive(store, {SHA: len(DATA)}, {SHA}, self.where, lambda: None) == ""
+            return (
+                transfer.receive(store, {SHA: len(DATA)}, {SHA}, self.where, lambda _size, _waited: False)
+                == ""
+            )
 
 
 def read_all(conn: socket.socket) -> list[Any]:
