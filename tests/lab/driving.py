@@ -162,6 +162,14 @@ def running_processes(lab: Lab) -> dict[str, list[str]]:
     return {name: commands for name, commands in found.items() if commands}
 
 
+def wait_until_gone(lab: Lab) -> None:
+    """Wait until nothing is left on the nodes; fails with what is."""
+    deadline = time.monotonic() + HANG
+    while found := running_processes(lab):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
 def kill_leftovers(lab: Lab) -> None:
     """End what a failed test has left on the nodes, guardians first; a clean test leaves nothing to end."""
     for node in lab.nodes:

@@ -14,8 +14,8 @@ from driving import (
     cctl,
     kill_leftovers,
     make_project,
-    running_processes,
     start_cctl,
+    wait_until_gone,
 )
 from victims import PLAIN, begin
 from waiting import HANG, wait_until
@@ -34,7 +34,7 @@ def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook:
     plan = cctl(cluster, "launch", job, "--dry-run")
     started = cctl(cluster, "launch", job, "-d", "--set", "time_limit=2s", XDG_STATE_HOME=str(tmp_path))
     run = started.out.strip()
-    wait_until(lambda: not running_processes(cluster), "the end of all")
+    wait_until_gone(cluster)
     state = json.loads(cctl(cluster, "status", run, "--json", XDG_STATE_HOME=str(tmp_path)).out)
     ends = [cctl(cluster, "attach", run, XDG_STATE_HOME=str(tmp_path), HOOK_URL=url) for _ in range(2)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from driving import cctl, kill_leftovers, make_project, run_id, running_processes, start_cctl
-from waiting import HANG, wait_until
+from driving import cctl, kill_leftovers, make_project, run_id, start_cctl, wait_until_gone
+from waiting import HANG
 
 from clusterctl.lab.labs import Lab, break_node
 from clusterctl.protocol.run_paths import short_id
@@ -154,7 +154,7 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
     os.kill(running.pid, signal.SIGINT)
     assert running.wait(HANG) == 130
     running.communicate()
-    wait_until(lambda: not running_processes(cluster), "the command ends on every node")
+    wait_until_gone(cluster)
 
 
 def test_who_reads_enough_of_an_answer_may_leave(cluster: Lab) -> None:
@@ -166,7 +166,7 @@ def test_who_reads_enough_of_an_answer_may_leave(cluster: Lab) -> None:
     assert running.stderr is not None
     told = running.stderr.read()
     assert (running.wait(HANG), "error" in told) == (0, False), told
-    wait_until(lambda: not running_processes(cluster), "the command ends on every node")
+    wait_until_gone(cluster)
 
 
 def test_a_shared_home_and_a_node_that_does_not_answer(make_lab: Callable[..., Bed]) -> None:

@@ -8,7 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from driving import STUBBED, cctl, leftovers, make_project, running_processes, start_cctl, tagged
+from driving import (
+    STUBBED,
+    cctl,
+    leftovers,
+    make_project,
+    start_cctl,
+    tagged,
+    wait_until_gone,
+)
 from variants import first
 from waiting import HANG, wait_until
 from wheels import make_wheel
@@ -84,7 +92,7 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
         lambda: [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]] == ["", ""],
         "nothing half made",
     )
-    wait_until(lambda: not running_processes(cluster), "nothing left")
+    wait_until_gone(cluster)
 
 
 @pytest.mark.parametrize("order", ["node 0 first", "the other first"])
@@ -113,7 +121,7 @@ def test_a_setup_that_fails_on_node_0(cluster: Lab, tmp_path: Path, order: str) 
     assert "error CC-SETUP-001: gpu01: setup: " in err
     assert "no room" in err
     assert "CC-NET-022" not in err
-    wait_until(lambda: not running_processes(cluster), "nothing left")
+    wait_until_gone(cluster)
 
 
 @pytest.mark.parametrize("how", first(1, ["interrupt", "kill"]))
@@ -127,7 +135,7 @@ def test_a_launch_that_is_left_during_its_setup(cluster: Lab, tmp_path: Path, ho
     else:
         process.send_signal(2)
     process.wait(HANG)
-    wait_until(lambda: not running_processes(cluster), "nothing left")
+    wait_until_gone(cluster)
     assert process.returncode == (130 if how == "interrupt" else -9)
 
 

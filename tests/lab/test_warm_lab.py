@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from driving import HELLO, cctl, leftovers, make_project, run_id, running_processes, said
+from driving import HELLO, cctl, leftovers, make_project, run_id, said, wait_until_gone
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
@@ -57,6 +57,6 @@ def test_the_next_launch_starts_from_what_is_warm(cluster: Lab, tmp_path: Path) 
 
     assert launch(cluster, job, "--keep-warm", "1s") == ([3.0, 3.0], {second: ("fork", "")})
     assert warm[second] not in list_warm(cluster).values(), "that has become the run"
-    wait_until(lambda: not running_processes(cluster), "the end of the last process")
+    wait_until_gone(cluster)
     assert list_warm(cluster) == {}
     assert leftovers(cluster) == {}
