@@ -555,6 +555,42 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-SPEC-037": Entry(
+        "error",
+        "an entry of `stage` that cannot be copied",
+        do="Write `from:` as a path, `NODE:PATH`, `hf://ORG/NAME@REVISION`, `ms://...` or `https://...`, and another `to:` for each",
+        cases={
+            "node": Case(
+                "{text} is not the path of one node", "write NODE:PATH, such as gpu01:/data/imagenet"
+            ),
+            "no-name": Case("{text} has no name", "give a file or a directory, such as ./corpus"),
+            "repository": Case(
+                "{text} is not a repository", "write {scheme}://ORG/NAME or {scheme}://ORG/NAME@REVISION"
+            ),
+            "scheme": Case(
+                "{text} is not known",
+                "use a path, NODE:PATH, hf://, ms:// or https://; mount other storage on a node",
+            ),
+            "url": Case(
+                "{text} is not the URL of a file",
+                "write https://HOST/PATH, without a user or a password in it",
+            ),
+            "target-placeholder": Case(
+                "{text}: only ${stage_dir} can be used here, at the beginning",
+                "for example ${stage_dir}/corpus",
+            ),
+            "target-parent": Case("{text} contains ..", "write the path without it"),
+            "sha256": Case("{text} is not a SHA-256", "give its 64 hexadecimal digits"),
+            "layout": Case("stage.layout works only with hf:// and ms://", "remove it"),
+            "not-url": Case(
+                "stage.sha256 works only with https://", "remove it; other sources are verified anyway"
+            ),
+            "plain-http": Case(
+                "stage: what http:// sends can be changed on its way", "use https://, or add sha256"
+            ),
+            "same-place": Case("stage: {text} is the place of another entry too", "give each its own `to`"),
+        },
+    ),
     "CC-SPEC-040": Entry(
         "error",
         "`--set` with a key that cannot be set",

@@ -6,6 +6,7 @@
   store/                 contents of files by their SHA-256
   envs/                  what `setup` makes, see node/state/environments.py
   outputs/<job>/         outlives runs and cleaning
+  stage/                 what the key `stage` copies there, unless it names another place
   trash/                 what is being removed
   beacons/               by which `pull` finds nodes that share a home
   runs/<run>/0-.slurm/   what a run on a Slurm cluster has besides, see node/slurm/job_files.py
@@ -62,6 +63,11 @@ class RunPaths:
         return basename(dirname(self.rundir))
 
     @property
+    def workdir(self) -> str:
+        """Return the work directory that the run is in."""
+        return dirname(dirname(dirname(self.rundir)))
+
+    @property
     def node(self) -> str:
         """Name the node that the directory is for."""
         return basename(self.rundir).partition("-")[2]
@@ -84,6 +90,7 @@ class WorkdirPaths:
         self.store = join(workdir, "store")
         self.environments = join(workdir, "envs")
         self.outputs = join(workdir, "outputs")
+        self.stage = join(workdir, "stage")
         self.trash = join(workdir, "trash")
         self.shared_home_probes = join(workdir, "beacons")
         self.runs = join(workdir, "runs")

@@ -106,8 +106,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Key:
-    """One key: its text in English, and further keywords of its JSON Schema."""
+    """One key: its field, its text in English, and further keywords of its JSON Schema."""
 
+    field: str
     text: str
     kind: Kind
     required: bool
@@ -115,9 +116,9 @@ class Key:
     keywords: Mapping[str, Any]
 
 
-def documented(text: str, **keywords: Any) -> dict[str, Any]:
-    """Return the metadata of a field that is a key of the file."""
-    return {"text": text, "keywords": keywords}
+def documented(text: str, *, key: str = "", **keywords: Any) -> dict[str, Any]:
+    """Return the metadata of a field that is a key of the file; `key` is its name where Python reserves the word."""
+    return {"text": text, "key": key, "keywords": keywords}
 
 
 def keys_of(model: type[Any]) -> Mapping[str, Key]:
@@ -129,7 +130,7 @@ def keys_of(model: type[Any]) -> Mapping[str, Key]:
 def _keys_of(model: type[Any]) -> Mapping[str, Key]:
     hints = get_type_hints(model, include_extras=True)
     return {
-        field.name: _key_of(field, kind_of(hints[field.name]))
+        field.metadata["key"] or field.name: _key_of(field, kind_of(hints[field.name]))
         for field in dataclasses.fields(model)
         if field.metadata
     }
@@ -139,7 +140,7 @@ def _key_of(field: dataclasses.Field[Any], kind: Kind) -> Key:
     missing = dataclasses.MISSING
     made = field.default if field.default_factory is missing else field.default_factory()
     default = None if made is missing else made
-    return Key(field.metadata["text"], kind, made is missing, default, field.metadata["keywords"])
+    return Key(field.name, field.metadata["text"], kind, made is missing, default, field.metadata["keywords"])
 
 
 def kind_of(hint: Any) -> Kind:

@@ -20,6 +20,7 @@ MEANINGS = {
     "nproc_per_node": to_translate("number of workers on this node"),
     "run_id": to_translate("name of this run"),
     "output_dir": to_translate("directory on the node that outlives the run"),
+    "stage_dir": to_translate("directory on the node for what `stage` copies there"),
     "attempt": to_translate("number of this attempt, from 1; higher when the run was started again"),
 }
 LEFT_TO_TORCHRUN = "local_rank"

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol import run_paths
-from ...protocol.run_paths import ERROR_FILE, RunPaths
+from ...protocol.run_paths import ERROR_FILE, RunPaths, WorkdirPaths
 from ..diagnose import breakpoint as debugged_rank
 from ..diagnose import rank as diagnosed_rank
 from ..runtime.children import start_child
@@ -47,6 +47,7 @@ def make_paths(rundir: str, spec: Spec) -> AttemptPaths:
     attempt = make_private(RunPaths(rundir).attempt(spec["attempt"]))
     output = make_shared(spec["output_dir"])
     values = {"run_dir": rundir, "output_dir": output, "attempt": str(spec["attempt"])}
+    values["stage_dir"] = WorkdirPaths(RunPaths(rundir).workdir).stage
     values["node_rank"] = str(spec["node_rank"])
     values["environment"] = str(spec.get("environment") or "")
     torchrun_log = os.path.join(rundir, run_paths.torchrun_log(spec["attempt"]))

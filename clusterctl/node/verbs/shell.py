@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Dict, List, Mapping, Union
 
 from ...protocol.messages.environment import is_cleared
-from ...protocol.run_paths import RunPaths
+from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ..runtime.processes import PRIVATE_ENV, interpreter_options, is_alive, restore_signals
 from ..runtime.stream import Stream
 from ..state.environments import activate_environment, find_run_environment
@@ -74,7 +74,9 @@ def run_environment(rundir: str) -> Dict[str, str]:
         output = os.path.expanduser(spec["output_dir"]) if spec is not None else ""
         env = dict(os.environ)
         if spec is not None:
-            env.update(render_known(spec["env"], {"run_dir": rundir, "output_dir": output}))
+            stage = WorkdirPaths(RunPaths(rundir).workdir).stage
+            known = {"run_dir": rundir, "output_dir": output, "stage_dir": stage}
+            env.update(render_known(spec["env"], known))
             enter_environment(env, rundir, spec)
         env["CLUSTERCTL_OUTPUT_DIR"] = output
     return {

@@ -176,6 +176,7 @@ def _modes(export: Export) -> list[str]:
         "mode=$1 node=$2 peer=$3 node_rank=$4 run_id=$5 master_addr=$6 master_port=$7",
         "shift 7",
         f"output_dir={command_line(f'{workdir}/outputs/{export.job.name}')}",
+        f"stage_dir={command_line(f'{workdir}/stage')}",
         "case $mode in",
         "address)",
         *indent(['node_settings "$node"', 'choose_network "$peer"', 'echo "$address"']),

@@ -327,7 +327,7 @@ def _job_env(job: Job, left_out: Sequence[str]) -> list[str]:
 
 def _count_lines(export: Export) -> list[str]:
     """Count this node's workers where torchrun does not do it, and those of all nodes where the job asks for it."""
-    job, used = export.job, _used_placeholders(export.job)
+    job, used = export.job, used_placeholders(export.job)
     lines, default = [], default_nproc(job)
     if default == "cpu":
         lines += ["nproc_per_node=$(nproc)"]
@@ -340,7 +340,8 @@ def _count_lines(export: Export) -> list[str]:
     return lines
 
 
-def _used_placeholders(job: Job) -> set[str]:
+def used_placeholders(job: Job) -> set[str]:
+    """Return the placeholders in the job's texts."""
     texts = (*job.args, *job.command, *job.env.values())
     return {part.name for text in texts for part in parse_template(text) if isinstance(part, Placeholder)}
 
@@ -465,6 +466,8 @@ def _common_notes(job: Job) -> Iterator[str]:
         yield tr("start: {start} is left out, every worker starts a new interpreter", start=job.start)
     if job.log_limit != _DEFAULTS.log_limit:
         yield tr("log_limit: the output is not limited")
+    if job.stage:
+        yield tr("stage: the script copies nothing; what the job reads must be on every node before")
     if job.on_end is not None:
         yield tr("on_end: the script does not run this command")
     if job.notify:

@@ -24,6 +24,7 @@ from clusterctl.plans.export.shell import (
     render_run_job,
     render_setup,
     requeues,
+    used_placeholders,
 )
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.setup import SetupPlan
@@ -146,6 +147,8 @@ def _main(export: Export) -> list[str]:
     functions = "node_settings choose_network run_job run_task"
     functions += " activate_node" if render_activate(export) else ""
     variables += " environment" if export.setup else ""
+    uses_stage = "stage_dir" in used_placeholders(job)
+    variables += " stage_dir" if uses_stage else ""
     shell = "bash -lc" if render_activate(export) else "bash -c"
     return [
         "",
@@ -155,6 +158,7 @@ def _main(export: Export) -> list[str]:
         "folder=$SLURM_SUBMIT_DIR",
         f"code=$folder/{quote_word(export.source)}",
         f"output_dir=$folder/outputs/{job.name} # ${{output_dir}} of the job file",
+        *(["stage_dir=$folder/stage # ${stage_dir} of the job file"] if uses_stage else []),
         f"run_id={job.name}-$SLURM_JOB_ID",
         "attempt=$((${SLURM_RESTART_COUNT:-0} + 1))",
         "logs=$folder/$run_id",

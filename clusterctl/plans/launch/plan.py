@@ -183,6 +183,7 @@ def _shared_values(
         "world_size": Unmeasured("world_size") if world_size is None else str(world_size),
         "run_id": run_id or Unmeasured("run_id"),
         "output_dir": AgentValue("output_dir"),
+        "stage_dir": AgentValue("stage_dir"),
     }
 
 

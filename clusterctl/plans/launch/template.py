@@ -13,7 +13,7 @@ from clusterctl.specs.text import quote_word
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import Hole, SentTemplate
 
-PLACEHOLDER_LABELS = {"master_port": "<port@node0>", "run_dir": "<run_dir>", "output_dir": "<output_dir>"}
+PLACEHOLDER_LABELS = {"master_port": "<port@node0>"}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Annotated
 from clusterctl.specs import kinds
 from clusterctl.specs.fields import ShortForm, documented
 from clusterctl.specs.inventory.model import Waiver
+from clusterctl.specs.job.stage import Stage
 from clusterctl.translation import to_translate
 
 SINGLE_PROCESS_LAUNCHERS = (
@@ -383,6 +384,14 @@ class Job:
     )
     sync: Sync = field(
         default_factory=Sync, metadata=documented(to_translate("Which code goes to the nodes."))
+    )
+    stage: tuple[Stage, ...] = field(
+        default=(),
+        metadata=documented(
+            to_translate(
+                "Models and data that every node has before the job starts, in the time of one copy."
+            )
+        ),
     )
     setup: Setup | None = field(
         default=None,

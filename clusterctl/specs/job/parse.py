@@ -17,6 +17,7 @@ from clusterctl.specs.job.model import (
     Job,
     Setup,
 )
+from clusterctl.specs.job.stage import find_stage_issues
 from clusterctl.specs.kinds import ENVIRONMENT_KINDS, SERVICES, SIGNED_SERVICES
 from clusterctl.specs.yaml.reader import find_unsendable, read_document, read_tree, sort_issues
 from clusterctl.specs.yaml.tree import (
@@ -128,6 +129,7 @@ def check_rules(tree: YamlMapping) -> Iterator[Issue]:
     yield from _placeholder_issues(tree)
     setup = tree.get("setup")
     yield from _setup_issues(setup) if isinstance(setup, YamlMapping) else ()
+    yield from find_stage_issues(tree)
     yield from _restart_issues(tree)
     yield from _hook_issues(tree)
 

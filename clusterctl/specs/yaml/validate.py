@@ -47,10 +47,10 @@ class _Reading:
     def read_group(self, tree: YamlMapping, model: type[Model], path: KeyPath) -> Model:
         """Read keys and values."""
         keys = keys_of(model)
-        values: dict[str, Any] = {name: None for name, declared in keys.items() if declared.required}
+        values: dict[str, Any] = {one.field: None for one in keys.values() if one.required}
         for name, declared in keys.items():
             if name in tree.entries:
-                values[name] = self._read(declared.kind, tree, name, (*path, name))
+                values[declared.field] = self._read(declared.kind, tree, name, (*path, name))
             elif declared.required:
                 self.found.append((tree.location, partial(missing_key, model, (*path, name), tree.location)))
         for name, (key, _) in tree.entries.items():

@@ -27,6 +27,7 @@ CARRIED = {
     "env": ("env: {A: b}", ""),
     "secrets": ("secrets: [TOKEN]", ""),
     "sync": ("sync: {exclude: [data/]}", ""),
+    "stage": ("stage: [{from: ./data}]", ""),
     "before": ("before: {run: make}", ""),
     "after": ("after: {run: make}", ""),
     "grace": ("grace: 2m", ""),
