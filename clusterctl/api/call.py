@@ -56,26 +56,17 @@ def run(
     name = re.sub(r"[^a-z0-9]+", "-", function.__name__.lower()).strip("-")[:MAX_NAME] or "call"
     settings: dict[str, object] = {"name": name, "launcher": "torchrun", "args": [], "alone": "ok", **keys}
     results, show = Results(), line_printer(output)
-    empty: dict[tuple[str, int | None], LogLine] = {}  # the newline before a result, if no result follows
 
-    def show_others(entry: LogLine) -> None:
-        stream = entry["node"], entry["rank"]
-        before = empty.pop(stream, None)
-        if results.feed(entry):
-            return
-        if before is not None:
-            show(before)
-        if entry.get("line") == "" and entry["stream"] == "stdout":
-            empty[stream] = entry
-        else:
-            show(entry)
+    def keep(entry: LogLine) -> None:
+        results.feed(entry)
+        show(entry)
 
     with tempfile.TemporaryDirectory(prefix="clusterctl-") as place:
         path = Path(place) / script.name
         path.write_text(script.text, encoding="utf-8")
         words = ["launch", str(path), "--code", script.folder or place, *setting_words(settings)]
         with Command(target, words, output) as command:
-            ending = follow(command, show_others, target)
+            ending = follow(command, keep, target)
             verdict = read_verdict(command, ending)
     started = Run(ending["run"], target, verdict)
     if verdict["state"] != SUCCEEDED:

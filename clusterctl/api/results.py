@@ -38,16 +38,15 @@ class Results:
     _size: int = 0
     _results: dict[int, dict[int, _Result]] = field(default_factory=dict)
 
-    def feed(self, entry: LogLine) -> bool:
-        """Return whether a line is a piece of a result, and keep it."""
+    def feed(self, entry: LogLine) -> None:
+        """Keep a line that is a piece of a result."""
         mark, rank = entry.get("line", "").find(MARK), entry["rank"]
         if mark < 0 or rank is None:
-            return False
+            return
         self._size += len(entry["line"])
         if self._size <= MAX_TOTAL:
             results = self._results.setdefault(entry["attempt"], {})
             _add(results, rank, entry["node"], entry["line"][mark + len(MARK) :])
-        return True
 
     def values(self, run: str, attempt: int) -> list[Any]:
         """Return the results of an attempt in the order of the ranks.

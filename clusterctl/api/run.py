@@ -275,14 +275,29 @@ def setting_words(settings: Mapping[str, object]) -> list[str]:
 
 
 def line_printer(output: TextIO | None) -> Show:
-    """Return what writes log lines to a stream."""
+    """Return what writes log lines to a stream, but for results of functions and the newline before each."""
+    held: dict[tuple[str, int | None], LogLine] = {}  # empty lines that may be such a newline
+
+    def write(entry: LogLine) -> None:
+        assert output is not None
+        rank = "-" if entry["rank"] is None else f"r{entry['rank']}"
+        sign = "!" if entry["stream"] == "stderr" else "|"
+        output.write(f"{entry['node']} {rank} {sign} {sanitize(entry['line'])}\n")
+        output.flush()
 
     def show(entry: LogLine) -> None:
-        if output is not None and "line" in entry:
-            rank = "-" if entry["rank"] is None else f"r{entry['rank']}"
-            sign = "!" if entry["stream"] == "stderr" else "|"
-            output.write(f"{entry['node']} {rank} {sign} {sanitize(entry['line'])}\n")
-            output.flush()
+        if output is None or "line" not in entry:
+            return
+        rank = entry["node"], entry["rank"]
+        before = held.pop(rank, None)
+        if MARK in entry["line"]:
+            return
+        if before is not None:
+            write(before)
+        if entry["line"] or entry["stream"] == "stderr":
+            write(entry)
+        else:
+            held[rank] = entry
 
     return show
 

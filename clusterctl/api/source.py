@@ -5,6 +5,7 @@ there: modules and what is imported from them, other functions and classes, and 
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import importlib.util
@@ -165,11 +166,21 @@ def _written_in(value: FunctionType | type, file: str) -> list[FunctionType]:
 def _check_current(functions: Sequence[FunctionType], file: str) -> None:
     """Raise OSError unless a file has what is loaded of it: it may have been edited since."""
     text = "".join(linecache.getlines(file))
-    now = {(code.co_name, code.co_firstlineno): code for code in _codes_in(compile(text, file, "exec"))}
     for code in (function.__code__ for function in functions):
-        found = now.get((code.co_name, code.co_firstlineno))
-        if found is None or (found.co_code, _constants(found)) != (code.co_code, _constants(code)):
+        if _instructions(code) not in map(_instructions, _compile(text, file, code)):
             raise OSError(f"{code.co_name}() has been changed in its file since it was loaded")
+
+
+def _compile(text: str, file: str, like: CodeType) -> Iterator[CodeType]:
+    """Yield the codes of a file, then of its statements: IPython compiles each of a cell by itself.
+
+    A call of `time.sleep` has other instructions where the compiler sees that `time` is a module. A cell may await, and
+    `from __future__ import annotations` of an earlier one is in force.
+    """
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | (like.co_flags & __future__.annotations.compiler_flag)
+    tree = ast.parse(text)
+    for module in (tree, *(ast.Module([node], []) for node in tree.body)):
+        yield from _codes_in(compile(module, file, "exec", flags, dont_inherit=True))
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -179,8 +190,9 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from _codes_in(constant)
 
 
-def _constants(code: CodeType) -> list[str]:
-    return [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
+def _instructions(code: CodeType) -> tuple[object, ...]:
+    constants = [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
+    return code.co_name, code.co_firstlineno, code.co_code, constants
 
 
 def _add_used(parts: _Parts, owner: str, names: set[str], scope: Mapping[str, Any]) -> None:
@@ -200,18 +212,41 @@ def _scope_of(value: FunctionType | type) -> Mapping[str, Any]:
 
 
 def _source_of(value: FunctionType | type) -> _Source:
-    """Return the text of a function or class; a class of a notebook is found by one of its methods."""
-    methods = [part for part in vars(value).values() if isinstance(part, FunctionType)]
-    for file in (
-        {} if isinstance(value, FunctionType) else {method.__code__.co_filename for method in methods}
-    ):
-        lines = linecache.getlines(file)
-        for node in ast.walk(ast.parse("".join(lines))):  # a dataclass has methods of other files too
-            if isinstance(node, ast.ClassDef) and node.name == value.__name__:
-                first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
-                return _Source(_outdent("".join(lines[first - 1 : node.end_lineno])), file, first)
+    """Return the text of a function or class; a class of a notebook is found by its methods, or in its newest cells."""
+    if isinstance(value, type) and (source := _find_class(value)) is not None:
+        return source
     lines, first = inspect.getsourcelines(value)
     return _Source(_outdent("".join(lines)), inspect.getsourcefile(value) or "", max(first, 1))
+
+
+def _find_class(value: type) -> _Source | None:
+    for file, lines in _texts_with(value):
+        try:
+            tree = ast.parse("".join(lines))
+        except SyntaxError:  # a cell that failed
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name == value.__name__ and _has_fields(value, node):
+                first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+                return _Source(_outdent("".join(lines[first - 1 : node.end_lineno])), file, first)
+    return None
+
+
+def _texts_with(value: type) -> Iterator[tuple[str, list[str]]]:
+    """Yield the files of the methods of a class, a data class has some of other files too, then IPython's cells."""
+    methods = [part for part in vars(value).values() if isinstance(part, FunctionType)]
+    for file in dict.fromkeys(method.__code__.co_filename for method in methods):
+        yield file, linecache.getlines(file)
+    main = sys.modules.get(value.__module__)
+    cells = getattr(main, "In", None) if not hasattr(main, "__file__") else None
+    for number, cell in reversed([*enumerate(cells)] if isinstance(cells, list) else []):
+        yield f"In[{number}]", [f"{line}\n" for line in str(cell).split("\n")]
+
+
+def _has_fields(value: type, node: ast.ClassDef) -> bool:
+    """Return whether a class has the annotated names of a text: a later cell may have failed before it defined it."""
+    names = {ast.unparse(part.target) for part in node.body if isinstance(part, ast.AnnAssign)}
+    return names == {*value.__annotations__}
 
 
 def _outdent(text: str) -> str:

@@ -34,7 +34,6 @@ def test_pieces_are_put_together_in_the_order_of_the_ranks() -> None:
     ]
 
     assert read(lines) == [None, [1, 2]]
-    assert not Results().feed(line("json 0 1 1 1"))
 
 
 def test_only_the_last_attempt_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import os
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -77,6 +79,44 @@ def test_a_cell_of_a_notebook_is_sent_with_what_it_uses(tmp_path: Path) -> None:
     assert run_script(script, tmp_path) == {"inner": [6.0, 6], "json": '{"a": 1}', "base": "y"}
     assert (script.folder, script.name) == (None, "clusterctl_call_train.py")
     assert "unused = " not in script.text
+
+
+STATEMENTS = """import time
+def wait(value):
+    import time
+    time.sleep(0)
+    def part(other: time.struct_time): return other
+    return part(value)
+"""
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_a_cell_is_compiled_by_statements(future: str) -> None:
+    """As IPython does: what stands around a function changes its instructions, but not what it does."""
+    name = f"<cell {len(future)}>"
+    linecache.cache[name] = (len(STATEMENTS), None, STATEMENTS.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    flags = compile(future, name, "exec", dont_inherit=True).co_flags if future else 0
+    for node in ast.parse(STATEMENTS).body:
+        exec(compile(ast.Module([node], []), name, "exec", flags, dont_inherit=True), scope)
+
+    assert "time.sleep(0)" in plan_script(scope["wait"], [1], None).text
+
+
+def test_a_class_without_methods_is_found_in_the_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest that has its fields: one that failed may hold another definition."""
+    notebook = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    first = "from dataclasses import dataclass\n\n@dataclass\nclass Point:\n    x: int\n    y: int = 2\n"
+    cells = ["", "%magic", first, first.replace("= 2", "= 3"), "1 / 0\nclass Point:\n    z: int\n"]
+    for text in cells[2:4]:
+        exec(text, vars(notebook))
+    scope = cell("def start(): return Point(1).y\n", "<cell 10>")
+    scope["Point"], notebook.In = notebook.Point, cells  # type: ignore[attr-defined]  # names of the notebook
+
+    assert run_script(plan_script(scope["start"], [], None), tmp_path) == 3
 
 
 def test_lines_of_the_script_are_found_in_the_cell() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from driving import STUBBED, leftovers, make_project, read_until
@@ -211,4 +214,54 @@ def test_results_of_a_run_that_was_left(cluster: Lab) -> None:
     with pytest.raises(clusterctl.ClusterctlError) as raised:
         clusterctl.attach("nothing-here", inventory=cluster.inventory).status()
     assert raised.value.fix
+    assert leftovers(cluster) == {}
+
+
+NOTEBOOK = """
+import json, time, clusterctl
+from dataclasses import dataclass
+@dataclass
+class Place:
+    rank: int
+def slow(seconds):
+    import os, time
+    print("begun", flush=True)
+    time.sleep(seconds)
+    return Place(int(os.environ["RANK"])).rank
+"""
+
+
+def test_a_notebook(cluster: Lab) -> None:
+    """A real kernel of Jupyter, where that is installed: a cell is sent, and interrupting it leaves the run."""
+    pytest.importorskip("ipykernel")
+    manager = pytest.importorskip("jupyter_client.manager")
+    asked = ", ".join(f"{key}={value!r}" for key, value in chosen(cluster).items())
+    kernel, client = manager.start_new_kernel(kernel_name="python3")
+
+    def execute(cell: str) -> str:
+        shown: list[str] = []
+
+        def show(message: Mapping[str, Any]) -> None:
+            content = message["content"]
+            shown.append(str(content.get("text") or content.get("evalue") or ""))
+            if "begun" in shown[-1]:
+                kernel.interrupt_kernel()
+
+        client.execute_interactive(cell, timeout=HANG, output_hook=show)
+        return "".join(shown)
+
+    try:
+        execute(NOTEBOOK)
+        values = execute(f"print(json.dumps(clusterctl.run(slow, 0, {asked})))")
+        left = execute(f"import sys; clusterctl.run(slow, 600, {asked}, output=sys.stdout)")
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    back = re.search(r"the run continues; to come back: clusterctl\.attach\('(slow-.*?)'", left)
+    assert back is not None, left
+    run = clusterctl.attach(back[1], inventory=cluster.inventory)
+    state = run.status()["run"]["state"]
+    run.stop(grace=1)
+
+    assert (json.loads(values), state) == ([0, 1], "RUNNING")
     assert leftovers(cluster) == {}

@@ -142,6 +142,8 @@ def load_script(settings: Settings, run: ScriptRun) -> tuple[Inventory, Job]:
     lines = (line for line in text.splitlines() if line and not line.lstrip().startswith("#"))
     show_file("inventory.yaml", "\n".join(lines))
     job = _make_job(run, has_gpus=machines.has_gpus)
+    if run.code is not None:
+        return name_cluster(parse_inventory(text, settings.hosts), name), job
     keep = ["init", *split_hosts(settings.hosts), "--script", run.name]
     keep += [] if run.folder == Path() else ["--dir", str(run.folder)]
     hint(tr("to write both files: {command}", command=command_line("clusterctl", *keep)))
@@ -159,7 +161,8 @@ def _make_job(run: ScriptRun, *, has_gpus: bool) -> Job:
                 path=run.folder / "job.yaml",
             )
         )
-    show_file("job.yaml", text)
+    if run.code is None:  # the script of `clusterctl.run` ends with the call, and other keys come from there
+        show_file("job.yaml", text)
     settings = parse_settings(run.overrides)
     settings += [] if run.code is None else [("sync.source", os.path.abspath(run.code))]  # noqa: PTH100 - normalized
     job = parse_job(text, str(run.folder / tr(COMMAND_LINE)), settings)
