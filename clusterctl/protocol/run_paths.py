@@ -4,13 +4,14 @@
   id                     random; nodes that share a home read the same
   bin/<sha256>/          payload.zip: the code that runs there
   store/                 contents of files by their SHA-256
-  envs/                  what `setup` makes, see node/state/environments.py
+  envs/                  see node/state/environments.py
   outputs/<job>/         outlives runs and cleaning
-  stage/                 what the key `stage` copies there, unless it names another place
+  stage/                 what jobs stage
   trash/                 what is being removed
+  staged/                see node/sync/staged.py
   beacons/               by which `pull` finds nodes that share a home
-  runs/<run>/0-.slurm/   what a run on a Slurm cluster has besides, see node/slurm/job_files.py
-  warm/                  sockets of warm servers, see node/fork/warm_client.py
+  runs/<run>/0-.slurm/   what a run on a Slurm cluster has, see node/slurm/job_files.py
+  warm/                  see node/fork/warm_client.py
   runs/<run>/<slot>-<node>/
     spec.json            what the agent carries out
     state.json           see messages/files.py
@@ -20,8 +21,8 @@
     agent.log setup.log after.log
     code/ manifest       the run's copy of the code, and what was sent
     setup/               files that the steps of `setup` read
-    diagnose/<k>/        how the ranks of an attempt can be asked where they are, see node/diagnose/rank.py
-    samples/             what the node was doing meanwhile, see node/history/ring.py
+    diagnose/<k>/        see node/diagnose/rank.py
+    samples/             see node/history/ring.py
     ballast              room for the last words on a full disk
     attempt-<k>/         before.log, torchrun.log, and of each worker the following three, where torchrun puts them
       .../<rank>/        stdout.log, stderr.log, error.json

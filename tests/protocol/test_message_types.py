@@ -20,12 +20,13 @@ from clusterctl.protocol.messages import (
     files,
     local,
     network,
+    stored,
     verbs,
 )
 from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, allocation, checks, contents, local, evidence, facts, network, verbs)
+MODULES = (files, allocation, checks, contents, local, evidence, facts, network, stored, verbs)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 
 

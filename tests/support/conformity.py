@@ -12,10 +12,14 @@ from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
 from typing_extensions import NotRequired, get_type_hints
 
-from clusterctl.protocol.messages import facts, files, gang, network, verbs
+from clusterctl.protocol.messages import facts, files, gang, network, stored, verbs
 from clusterctl.protocol.messages.record import Record, fields_of
 
-NAMES = {name: kind for module in (gang, facts, files, network, verbs) for name, kind in vars(module).items()}
+NAMES = {
+    name: kind
+    for module in (gang, facts, files, network, stored, verbs)
+    for name, kind in vars(module).items()
+}
 ONLY_FOR_TYPES = {"NotRequired": NotRequired}
 HAND_MADE = ("State",)  # tests write some of these by hand, with fewer keys
 COPIED = files.CopiedFromSpec.__annotations__.keys()  # null where the spec of a test lacks the key

@@ -264,7 +264,6 @@ def list_request(
         "workdir": node.workdir,
         "node": node.name,
         "run": run_id,
-        "do": "send",
         "sources": [[source.kind, source.path] for source in sources],
         "most": most,
         "hashed": hashed,
@@ -340,7 +339,7 @@ def protocol_error(node: str, detail: str) -> NodeError:
 def open_taking(c: Any, interpreter: Interpreter, request: TakeRequest, manifest: Manifest) -> Session:
     """Open a conversation in which a node takes files; it names all contents that it lacks in one frame."""
     limits = SessionLimits(frames=sync_limits(len(manifest.blobs)))
-    return Session(c, "files", request, interpreter, limits=limits)
+    return Session(c, "take", request, interpreter, limits=limits)
 
 
 class RelayedContents(Contents):

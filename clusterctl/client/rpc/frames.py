@@ -47,6 +47,7 @@ LIMITS: Mapping[str, FrameLimits] = {
     "orphans": ANSWER_LIMITS,
     "pythons": ANSWER_LIMITS,
     "warm": ANSWER_LIMITS,
+    "staged": FrameLimits(header=8 << 20, values=300_000, total=32 << 20),
     "start": FrameLimits(total=64 << 20),  # the progress of a setup that takes hours
 }
 

@@ -19,7 +19,8 @@ from .job_files import PART, JobFiles, list_folder, newest_beat, read_object
 from .states import STALE_AFTER, SlurmJob, describe_wait, judge, query_with_cluster, read_job, states_of
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
+    from ...protocol.messages.stored import CleanReport, Removal, StoredRun
+    from ...protocol.messages.verbs import CleanRequest
     from .commands import QueuedJob
 
 SUBMISSION = 600.0  # seconds after which a launch that has written no number is over; it has 90

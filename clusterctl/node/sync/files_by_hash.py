@@ -1,7 +1,7 @@
-"""Files anywhere on a node by the hash of their content: those that are given to others, and those that are taken.
+"""Files anywhere on a node that are taken: a store for the code that transfers contents.
 
-Both are stores for the code that transfers contents. What is taken is written aside, in the directory that it goes to,
-and gets its name when it is whole. Nothing is written through a link below that directory.
+What is taken is written aside, in the directory that it goes to, and gets its name when it is whole. Nothing is written
+through a link below that directory.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple
 
 from ...protocol.manifest import TreeEntry, encode_name
 from ..runtime.stream import VerbError
+from .given_files import GivenFiles
 from .hashing import Sha, hash_file
 from .layout import copy_file
-from .received import Received
 from .removal import Step, remove_quietly
-from .store import Incoming, Store
+from .store import Incoming
 
 if TYPE_CHECKING:
     from ...protocol.messages.contents import CopyReport
@@ -26,22 +26,6 @@ if TYPE_CHECKING:
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FOLDER = OPEN_FILE | os.O_DIRECTORY
 MAX_KEPT = 10  # that are named
-
-
-class GivenFiles(Store):
-    """Files that others get."""
-
-    def __init__(self) -> None:
-        self.received = Received()
-        self._paths: Dict[Sha, bytes] = {}
-
-    def add_file(self, sha: Sha, path: bytes) -> None:
-        """Remember where a content is."""
-        self._paths.setdefault(sha, path)
-
-    def path(self, sha: Sha) -> str:
-        """Return where a content lies; a name that no file has for one that is not there."""
-        return os.fsdecode(self._paths.get(sha, b""))
 
 
 class Destination(GivenFiles):
@@ -62,7 +46,14 @@ class Destination(GivenFiles):
         self._open: Dict[Sha, Incoming] = {}
         self._token, self._count = f".clusterctl-{os.urandom(8).hex()}", 0
         self._needed: Dict[Sha, List[TreeEntry]] = {}
-        self.report: CopyReport = {"files": 0, "bytes": 0, "unchanged": 0, "kept": [], "kept_count": 0}
+        self.report: CopyReport = {
+            "files": 0,
+            "bytes": 0,
+            "unchanged": 0,
+            "replaced": 0,
+            "kept": [],
+            "kept_count": 0,
+        }
         for row in rows:
             step()
             if row.kind == "file":
@@ -100,6 +91,7 @@ class Destination(GivenFiles):
             self.report["unchanged"] += 1
             self.add_file(row.content, path)
         elif self._overwrite and not stat.S_ISDIR(status.st_mode):
+            self.report["replaced"] += 1
             self._needed.setdefault(row.content, []).append(row)
         else:
             self._keep(row)

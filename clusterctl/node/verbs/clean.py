@@ -37,15 +37,8 @@ from ..sync.removal import Step, grant_owner_access, list_entries, remove_quietl
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
-    from ...protocol.messages.verbs import (
-        Cleanable,
-        CleanReport,
-        CleanRequest,
-        PlainClientFrame,
-        Removal,
-        StoredRun,
-        Unused,
-    )
+    from ...protocol.messages.stored import Cleanable, CleanReport, Removal, StoredRun, Unused
+    from ...protocol.messages.verbs import CleanRequest, PlainClientFrame
 
 
 DAY = 86400.0

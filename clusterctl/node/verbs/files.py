@@ -1,11 +1,10 @@
-"""Verb `files`: lists files of this node and sends what the client lacks, or takes files from it or another node.
+"""Verb `files`: lists files of this node and sends what the client lacks, or gives them to other nodes.
 
-ListRequest, or TakeRequest                 the messages are defined in protocol/messages
-do: send    `rows`, repeated, then Listed; then as often as the client wants, until it closes the session:
-            client `fetch`; FilePiece, repeated, from what the client has if that is right, else from 0; then
-            FileWhole or FileFailed; after the last file `fetched`
-            client `provide`: `provided`, other nodes fetch at that port (node/sync/transfer)
-do: take    client `manifest`, and then as in the verb `sync`: Missing ... Stored; at the end `copied`
+ListRequest                                 the messages are defined in protocol/messages
+node   `rows`, repeated, then Listed; then as often as the client wants, until it closes the session:
+client `fetch`; FilePiece, repeated, from what the client has if that is right, else from 0; then
+       FileWhole or FileFailed; after the last file `fetched`
+client `provide`: `provided`, other nodes fetch at that port (node/sync/transfer)
 
 A source is [kind, path]: `path` is a file or a directory, `inside` what is in a directory, both relative to the home
 directory or to the working directory of a run, where they may begin with `${output_dir}`. `outputs` are those of a job
@@ -27,30 +26,29 @@ import json
 import os
 import stat
 import zlib
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
 
-from ...protocol.manifest import TreeEntry, decode_name, encode_name
+from ...protocol.manifest import TreeEntry, decode_name
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
 from ..logs.truncation import Truncation, read_truncation
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import find_run, read_spec, run_dirs
+from ..state.run_record import run_dirs
 from ..state.workdir import component, make_private, read_bytes
-from ..sync.files_by_hash import Destination, GivenFiles
+from ..sync.given_files import GivenFiles
 from ..sync.hashing import hash_and_measure
 from ..sync.outside_files import find_outside, read_sent, summarise
+from ..sync.paths import resolve_path
 from ..sync.removal import ignore_step, list_entries, remove_stale
-from ..sync.transfer import Provider, providing, start_provider
-from .sync import fill_store, receive_manifest
+from ..sync.transfer import Provider, start_provider
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import ListRequest, PlainClientFrame, TakeRequest
+    from ...protocol.messages.verbs import ListRequest, PlainClientFrame
 
     Row = List[Any]
     Rows = Iterator[Tuple[Row, "ListedFile"]]
 
-OUTPUT_DIR = "${output_dir}"
 PART = 1 << 18  # bytes of a file in a frame
 BATCH = 1000  # rows in a frame
 MAX_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
@@ -66,11 +64,8 @@ class ListedFile(NamedTuple):
     sha256: str = ""  # of its content, if that was asked for
 
 
-def run(request: ListRequest | TakeRequest, stream: Stream) -> None:
+def run(request: ListRequest, stream: Stream) -> None:
     """Serve one client until it hangs up."""
-    if request["do"] == "take":
-        receive_files(request, stream)
-        return
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     with Heartbeat(stream) as heartbeat, shared_home_probe(workdir, request) as mark:
         serve_files(list_files(request, workdir, heartbeat, mark), stream, heartbeat)
@@ -186,18 +181,6 @@ def with_hashes(rows: Rows, heartbeat: Heartbeat) -> Rows:
         yield row, file._replace(sha256=row[7] if row[2] == "file" else "")
 
 
-def resolve_path(request: ListRequest | TakeRequest, text: str) -> bytes:
-    """Return where a path leads."""
-    base = os.path.expanduser("~")
-    if request["run"]:
-        rundir = find_run(request["workdir"], request["run"], request["node"])
-        base = RunPaths(rundir).code
-        spec = read_spec(rundir)
-        if text.startswith(OUTPUT_DIR) and spec is not None:
-            text = spec["output_dir"] + text[len(OUTPUT_DIR) :]
-    return os.path.join(os.fsencode(base), os.path.expanduser(encode_name(text)))
-
-
 def find_rundir(request: ListRequest, workdir: str) -> str:
     """Return the directory of the run's part on this node; empty if it has none, or no run is asked for."""
     run_id = request["run"]
@@ -267,43 +250,6 @@ def provide_files(files: List[ListedFile], order: PlainClientFrame) -> Provider 
             given.add_file(file.sha256, file.path)
             rows.append(TreeEntry("", "file", 0, file.sha256, file.status.st_size))
     return start_provider(given, rows, order["provide"])
-
-
-def receive_files(request: TakeRequest, stream: Stream) -> None:
-    """Take files that the client names, from it or from another node."""
-    rows, _ = receive_manifest(stream)
-    with ExitStack() as opened:
-        heartbeat = opened.enter_context(Heartbeat(stream))
-        root, rows = find_root(request, rows)
-        overwrite, private = request["overwrite"], request["private"]
-        destination = Destination(root, rows, heartbeat.step, overwrite=overwrite, private=private)
-        opened.enter_context(destination)
-        provider = opened.enter_context(providing(destination, rows, request["provide"]))
-        if not fill_store(destination, rows, heartbeat, provider):
-            return
-        destination.finish(rows)
-        heartbeat.send({"stored": True})
-        heartbeat.send({"copied": destination.report})
-        if provider is not None:
-            provider.serve_until_hangup(stream)
-
-
-def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[TreeEntry]]:
-    """Return the directory that files go into, and their names there: a path that does not exist is a new name."""
-    text, name = request["path"], request["name"]
-    path = resolve_path(request, text)
-    if os.path.isdir(path):
-        return path, rows
-    is_folder = request["folder"] or not name
-    if os.path.lexists(path) and (is_folder or [row.path for row in rows] != [name]):
-        raise VerbError("CC-COPY-003", f"{text} is not a directory")
-    if is_folder:
-        os.makedirs(path, exist_ok=True)
-        return path, rows
-    parent, new_name = os.path.split(path)
-    if not os.path.isdir(parent):
-        raise VerbError("CC-COPY-003", f"{os.fsdecode(parent)} does not exist")
-    return parent, [row._replace(path=decode_name(new_name) + row.path[len(name) :]) for row in rows]
 
 
 def send_rows(rows: Rows, most: int, heartbeat: Heartbeat) -> Tuple[List[ListedFile], bool]:

@@ -60,11 +60,15 @@ class TreeSummary(TypedDict):
 
 
 class CopyReport(TypedDict):
-    """What was written; `kept` are the first files that are there already with other content, of `kept_count`."""
+    """What was written; `kept` are the first files that are there already with other content, of `kept_count`.
+
+    `replaced` files had other content.
+    """
 
     files: int
     bytes: int
     unchanged: int
+    replaced: int
     kept: list[str]
     kept_count: int
 

@@ -30,6 +30,7 @@ from .files import (
 )
 from .local import WarmServerFacts
 from .network import MeshCallOrder, MeshListen, MeshProblem, Problem
+from .stored import Cleanable, CleanReport, Removal, StagedContent, StagedSource
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -51,9 +52,11 @@ VerbName = Literal[
     "shell",
     "slurm",
     "slurm_pulse",
+    "staged",
     "start",
     "stop",
     "sync",
+    "take",
     "top",
     "warm",
 ]
@@ -185,7 +188,6 @@ class ListRequest(OfRun):
     file is listed with its hash.
     """
 
-    do: Literal["send"]
     sources: list[list[str]]
     most: int
     hashed: bool
@@ -194,15 +196,26 @@ class ListRequest(OfRun):
 
 
 class TakeRequest(OfRun):
-    """Take files into `path`, where they have, or are below, a `name`; empty: what is in a directory is taken."""
+    """The verb `take`: into `path`, where files have, or are below, a `name`; empty: what is in a directory is taken.
 
-    do: Literal["take"]
+    What is staged replaces files that have other content, and is recorded.
+    """
+
     path: str
     name: str
     folder: bool  # what is taken goes into a directory of that path, which is made; else it may be a new name
     overwrite: bool
     private: bool  # what is taken is for the account alone
     provide: Offer | None
+    staged: StagedSource | None
+
+
+class StagedRequest(OfNode):
+    """The verb `staged`: list what was staged, or remove it from these paths; empty: all. `verify` reads contents."""
+
+    do: Literal["list", "remove"]
+    paths: list[str]
+    verify: bool
 
 
 class PayloadId(TypedDict):
@@ -541,52 +554,6 @@ class CleanRequest(OfNode):
     payload: str
 
 
-class Unused(TypedDict):
-    """What is not in use."""
-
-    contents: int
-    bytes: int
-
-
-class StoredRun(TypedDict):
-    """One node's part of a run; `node_dir` is its directory, `blocked` forbids to remove it."""
-
-    run: str
-    node_dir: str
-    state: Any  # some keys of State; null if there is none
-    age: float
-    bytes: int
-    blocked: str
-    outside: OutsideSummary | None
-
-
-class Cleanable(TypedDict):
-    """What a work directory holds that could go."""
-
-    workdir_id: str
-    runs: list[StoredRun]
-    store: Unused
-    payloads: Unused
-    environments: Unused
-
-
-class Removal(TypedDict):
-    """Parts of runs as [run, node_dir], and whether the rest goes too."""
-
-    runs: list[list[str]]
-    rest: bool
-
-
-class CleanReport(TypedDict):
-    """What went, and what could not."""
-
-    runs: int
-    bytes: int
-    contents: int
-    failed: list[list[str]]  # [what, why]
-    environments: NotRequired[int]
-
-
 class OrphansRequest(OfNode):
     """The verb `orphans`: list them, or end some, as [pid, starttime]."""
 
@@ -668,7 +635,7 @@ class PlainNodeFrame(TypedDict, total=False):
     # the verb `probe`, in the test of the network
     listening: MeshPorts
     paths: list[MeshPath]  # what came of all calls of a node
-    # the verbs `sync` and `files`
+    # the verbs `sync`, `files` and `take`
     workdir_id: str  # the work directory's, while it waits for its turn
     rows: int  # so many rows, in the body: zlib(JSON)
     fetched: Literal[True]  # all that was wanted was sent
@@ -695,7 +662,9 @@ class PlainNodeFrame(TypedDict, total=False):
     launched: LaunchedWith
     code: int  # the manifest of the code, in the body: so many bytes
     collectives: int  # those that the agent has kept, in the body: zlib of KeptCollectives, of so many bytes
-    # the verb `clean`
+    # the verb `staged`
+    staged: list[StagedContent]
+    # the verbs `clean` and `staged`
     found: Cleanable | None  # null if there is no work directory
     removed: CleanReport
     # the verb `slurm`
@@ -722,6 +691,7 @@ Request = Union[
     PythonsRequest,
     ListRequest,
     TakeRequest,
+    StagedRequest,
     CleanRequest,
     OrphansRequest,
     SubmitRequest,

@@ -45,8 +45,8 @@ def node(home: Path, **request: Any) -> Iterator[Any]:
 
 def taking(home: Path, target: Path | str, name: str, **how: Any) -> Any:
     """Let a node take files."""
-    order = {"folder": False, "overwrite": False, "private": False, **how}
-    return node(home, do="take", path=str(target), name=name, **order)
+    order = {"folder": False, "overwrite": False, "private": False, "staged": None, **how}
+    return node(home, path=str(target), name=name, **order)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def listing(
     places = [FileSource("path" if name else "inside", str(path), name, modes=True)]
     request = {"most": 1000, "hashed": hashed, "shared_home_probe": "", "mark": ""}
     sources = [[place.kind, place.path] for place in places]
-    with node(home, do="send", sources=sources, run=run, **request) as session:
+    with node(home, sources=sources, run=run, **request) as session:
         files = NodeFiles(session, "gpu01")
         yield files, files.receive_listing(places, 1000, MAX_NAMES, hashed=hashed).entries
 
@@ -107,13 +107,13 @@ def test_many_files_to_a_node(client: Any, server: Any, tmp_path: Path) -> None:
         "workdir": to.workdir,
         "node": to.name,
         "run": "",
-        "do": "take",
         "path": str(tmp_path),
         "name": "",
         "folder": True,
         "overwrite": False,
         "private": False,
         "provide": None,
+        "staged": None,
     }
     python = Interpreter(sys.executable, None)
     with open_taking(client.connect(to), python, request, manifest) as session:

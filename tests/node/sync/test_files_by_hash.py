@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from clusterctl.node.runtime.stream import VerbError
-from clusterctl.node.sync.files_by_hash import Destination, GivenFiles
+from clusterctl.node.sync.files_by_hash import Destination
+from clusterctl.node.sync.given_files import GivenFiles
 from clusterctl.node.sync.transfer import send_contents
 from clusterctl.protocol.manifest import TreeEntry
 

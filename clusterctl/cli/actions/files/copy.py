@@ -336,13 +336,13 @@ class Copy:
                 "workdir": node.workdir,
                 "node": node.name,
                 "run": self._run_id,
-                "do": "take",
                 "path": path,
                 "name": name,
                 "folder": folder,
                 "overwrite": self._options.overwrite,
                 "private": files.private,
                 "provide": offer,
+                "staged": None,
             }
 
             def send_to_node(python: Interpreter) -> SentFiles:

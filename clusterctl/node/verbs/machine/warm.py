@@ -10,12 +10,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ..fork.warm_client import describe_other, query
-from ..runtime.processes import Identity, is_alive, send_signal
-from ..runtime.stream import Stream
+from ...fork.warm_client import describe_other, query
+from ...runtime.processes import Identity, is_alive, send_signal
+from ...runtime.stream import Stream
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import WarmAnswer, WarmRequest
+    from ....protocol.messages.verbs import WarmAnswer, WarmRequest
 
 END_LIMIT = 5.0  # seconds
 POLL_INTERVAL = 0.02

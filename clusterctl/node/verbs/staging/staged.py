@@ -1,0 +1,47 @@
+"""Verb `staged`: what was staged on this node, how it is now, and its removal.
+
+StagedRequest with do: list     `staged`: a StagedContent for each path; with `verify` every file is read
+              with do: remove   `removed`: a CleanReport
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...runtime.heartbeat import Heartbeat
+from ...runtime.stream import VerbError
+from ...sync.staged import compare_with_disk, read_records, remove_content
+
+if TYPE_CHECKING:
+    from ....protocol.messages.stored import CleanReport
+    from ....protocol.messages.verbs import StagedRequest
+    from ...runtime.stream import Stream
+
+
+def run(request: StagedRequest, stream: Stream) -> None:
+    """Serve one client."""
+    workdir, paths = os.path.realpath(os.path.expanduser(request["workdir"])), set(request["paths"])
+    with Heartbeat(stream) as heartbeat:
+        records = [record for record in read_records(workdir) if not paths or record["path"] in paths]
+        if request["do"] == "list":
+            verify = request["verify"]
+            heartbeat.send(
+                {
+                    "staged": [
+                        compare_with_disk(workdir, record, heartbeat.step, verify=verify)
+                        for record in records
+                    ]
+                }
+            )
+            return
+        report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
+        for record in records:
+            try:
+                files, size = remove_content(workdir, record, heartbeat.step)
+            except (OSError, VerbError) as error:
+                report["failed"].append([record["path"], str(getattr(error, "strerror", None) or error)])
+                continue
+            report["contents"] += files
+            report["bytes"] += size
+        heartbeat.send({"removed": report})
