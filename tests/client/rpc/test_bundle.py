@@ -112,7 +112,7 @@ MAX_BYTES = {
     "exec": 9_000,
     "files": 42_700,
     "follow": 34_800,
-    "history": 41_600,
+    "history": 41_700,
     "idle": 3_800,
     "orphans": 27_000,
     "probe": 52_400,
