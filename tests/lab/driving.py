@@ -73,6 +73,12 @@ class Result:
         """Read stdout as NDJSON."""
         return [json.loads(line) for line in self.out.splitlines()]
 
+    def verdict(self) -> dict[str, Any]:
+        """Read the last line of stdout, of a run that was followed to its end; a launch that failed before has none."""
+        verdict: dict[str, Any] = self.json_lines()[-1]["verdict"]
+        assert "cause" in verdict, (verdict, self.err)
+        return verdict
+
 
 def environment(lab: Lab | None, **more: str) -> dict[str, str]:
     """Give the environment of a command: the lab's inventory, no colours, an English locale."""

@@ -31,7 +31,7 @@ def ask_all(ask: Ask, run: str, page: Path | None) -> dict[str, End]:
     Without a place for its page `report` is not asked: it needs nodes that have something of the run.
     """
     attached = ask("attach", run, "--json")
-    verdict = attached.json_lines()[-1]["verdict"]
+    verdict = attached.verdict()
     ends = {"attach": End(verdict["state"], _cause(verdict["cause"]), attached.code)}
     assert verdict["exit_code"] == attached.code, attached.err
     for name, how in {"status": run, "status again": run, "status of the short name": short_id(run)}.items():

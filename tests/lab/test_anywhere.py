@@ -177,7 +177,7 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
     assert leftovers(cluster) == {}
     again = cctl(cluster, "attach", "--json", run, **other)
     assert (again.code, "stopping" in again.err) == (1, False)
-    verdict = again.json_lines()[-1]["verdict"]
+    verdict = again.verdict()
     assert (again.json_lines()[0], verdict["cause"]["exception"]) == (
         again.json_lines()[-1],
         "ValueError: failed on purpose",

@@ -87,7 +87,7 @@ def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(
     job = make_project(tmp_path, ZOMBIE, zombie_after="1s", env=STUBBED, launcher=launcher)
     done = cctl(cluster, "launch", "--json", job)
     assert done.code == 1, done.err
-    verdict = done.json_lines()[-1]["verdict"]
+    verdict = done.verdict()
     assert (verdict["state"], verdict["cause"]["rank"]) == ("FAILED", 1)
     assert verdict["cause"]["exception"] == "RuntimeError: no more batches"
     assert said(done.json_lines(), "stderr")
@@ -101,7 +101,7 @@ def test_a_run_without_progress_is_ended_and_says_where_its_ranks_were(cluster: 
     )
     done = cctl(cluster, "launch", "--json", job)
     assert done.code == 1, done.err
-    verdict = done.json_lines()[-1]["verdict"]
+    verdict = done.verdict()
     assert (verdict["state"], verdict["cause"]) == ("FAILED", None)
     assert any("no rank made progress for" in reason for reason in verdict["reasons"].values())
     assert (verdict["hang"]["why"], verdict["hang"]["suspects"]) == ("stall", [1])

@@ -57,4 +57,4 @@ def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     assert (told["run"]["state"], told["cause"]["rank"]) == ("FAILED", 1)
     assert {node["state"] for node in told["nodes"]} == {"FAILED", "STOPPED"}
     attached = cctl(cluster, "attach", run, "--json", **fresh)
-    assert (attached.code, attached.json_lines()[-1]["verdict"]["cause"]["node"]) == (1, victim.name)
+    assert (attached.code, attached.verdict()["cause"]["node"]) == (1, victim.name)

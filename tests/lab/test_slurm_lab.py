@@ -85,7 +85,7 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
 
     failed = slurm.run("launch", job, "--json", "--", "fail", SECRET="s")
     assert failed.code == 1, failed.out + failed.err
-    verdict = failed.json_lines()[-1]["verdict"]
+    verdict = failed.verdict()
     assert (verdict["state"], verdict["cause"]["rank"], verdict["cause"]["node"]) == ("FAILED", 1, "gpu02")
     assert "no such sample" in json.dumps(verdict["cause"])
     wait_until(lambda: "sleep 600" not in slurm.bed.ssh("gpu02", "ps ax"), "the left child is ended")
@@ -160,7 +160,7 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     break_node(slurm.bed, "gpu03", "power")
     lost = slurm.run("attach", run, "--json")
     assert lost.code == 1, lost.out + lost.err
-    verdict = lost.json_lines()[-1]["verdict"]
+    verdict = lost.verdict()
     assert (verdict["state"], verdict["cause"]["node"]) == ("LOST", "gpu03")
     assert find_differences(ask_all(slurm.run, run, None), "LOST", 1) == []
     wait_until(lambda: "train.py" not in slurm.bed.ssh("gpu02", "ps ax"), "the other nodes have stopped")
