@@ -1,7 +1,7 @@
 """Frames between client and node: `HEADER_BYTES BODY_BYTES\\n`, a JSON header, bytes.
 
-The same bytes go over SSH, between a node's relay and its agent, and between two nodes that pass code on. What a header
-may be is for who reads it: `Decoder` takes the parser, and the limits.
+The same bytes go over SSH, between a node's relay and its agent, and between nodes that pass code on. The reader sets
+what a header may be.
 """
 
 from __future__ import annotations
@@ -38,30 +38,31 @@ class Decoder:
         self.most_header, self.most_body = MAX_HEADER, MAX_BODY
         self.most_total: int | None = None
         self._total = 0
-        self._buffer = bytearray(pending)
+        self.buffer = bytearray(pending)
         self._sizes: tuple[int, int] | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Add bytes that arrived."""
-        self._buffer += chunk
+        self.buffer += chunk
 
     def next_frame(self) -> tuple[Any, bytes] | None:
         """Return the next header and body, or None while they are incomplete; FrameError if they are none."""
         if self._sizes is None:
-            self._sizes = self._read_sizes()
-        if self._sizes is None or len(self._buffer) < sum(self._sizes):
+            self._sizes = self.read_sizes()
+        if self._sizes is None or len(self.buffer) < sum(self._sizes):
             return None
         middle, end = self._sizes[0], sum(self._sizes)
-        header, body = self.parse(bytes(self._buffer[:middle])), bytes(self._buffer[middle:end])
-        del self._buffer[:end]
+        header, body = self.parse(bytes(self.buffer[:middle])), bytes(memoryview(self.buffer)[middle:end])
+        del self.buffer[:end]
         self._sizes = None
         return header, body
 
-    def _read_sizes(self) -> tuple[int, int] | None:
-        line_end = self._buffer.find(b"\n", 0, SIZE_LINE)
-        if line_end < 0 and len(self._buffer) < SIZE_LINE:
+    def read_sizes(self) -> tuple[int, int] | None:
+        """Take the line with the sizes; None while it is incomplete."""
+        line_end = self.buffer.find(b"\n", 0, SIZE_LINE)
+        if line_end < 0 and len(self.buffer) < SIZE_LINE:
             return None
-        line = bytes(self._buffer[: SIZE_LINE if line_end < 0 else line_end])
+        line = bytes(self.buffer[: SIZE_LINE if line_end < 0 else line_end])
         fields = line.split(b" ") if line_end >= 0 else []
         if len(fields) != 2 or not all(word.isdigit() for word in fields):
             raise FrameError(f"not a frame: {line!r}")
@@ -71,5 +72,5 @@ class Decoder:
         self._total += sum(sizes)
         if self.most_total is not None and self._total > self.most_total:
             raise FrameError(f"more than {self.most_total} bytes came in all")
-        del self._buffer[: line_end + 1]
+        del self.buffer[: line_end + 1]
         return sizes

@@ -19,7 +19,7 @@ class Heartbeat:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.steps = 0
-        self.taken, self.waited = 0, 0.0  # bytes from other nodes, and seconds in which those had none
+        self.taken, self.waited = 0, 0.0
         self._send_lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)

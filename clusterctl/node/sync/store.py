@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Dict
+from typing import Dict, Union
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import VerbError
@@ -20,6 +20,7 @@ from .hashing import Path, Sha, hash_file
 from .received import Received
 from .removal import remove_quietly, remove_stale
 
+Data = Union[bytes, memoryview]
 USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
 
 
@@ -33,7 +34,7 @@ class Incoming:
         self.digest = hashlib.sha256()
         self.descriptor = os.open(path, NEW_FILE_FLAGS, 0o600)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Data) -> None:
         """Append; an OSError names the file, VerbError means that more comes than there can be."""
         if self.size + len(data) > self._most:
             raise VerbError(
@@ -93,7 +94,7 @@ class Store:
                 os.utime(self.path(sha))
         return is_stored
 
-    def add(self, sha: Sha, data: bytes, size: int, *, last: bool = True) -> None:
+    def add(self, sha: Sha, data: Data, size: int, *, last: bool = True) -> None:
         """Take a content of a known size or the next part of one; the last part must complete the hash."""
         incoming = self._open.get(sha)
         if incoming is None:
@@ -148,7 +149,7 @@ class Store:
             os.rename(path, target)
 
 
-def write_all(descriptor: int, data: bytes, path: Path) -> None:
+def write_all(descriptor: int, data: Data, path: Path) -> None:
     """Write everything; an OSError names the file."""
     remaining = memoryview(data)
     try:

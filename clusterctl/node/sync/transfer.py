@@ -14,16 +14,13 @@ is not.
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-import zlib
 from contextlib import contextmanager, suppress
 from typing import (
     TYPE_CHECKING,
     Any,
-    BinaryIO,
     Callable,
     Dict,
     FrozenSet,
@@ -36,9 +33,8 @@ from typing import (
 )
 
 from ...protocol.manifest import TreeEntry
-from ...protocol.untrusted import MalformedError, Untrusted, parse_json
+from ...protocol.untrusted import Untrusted
 from ..runtime.connections import (
-    AuthenticatingCaller,
     AuthenticatingListener,
     ChannelError,
     LineSocket,
@@ -49,43 +45,33 @@ from ..runtime.connections import (
     read_nonce,
 )
 from ..runtime.event_loop import Loop
-from ..runtime.stream import Frame, Stream, VerbError
+from ..runtime.stream import Stream, VerbError
 from .hashing import Sha
-from .received import Progress
-from .store import Store
+from .outgoing import WAIT_INTERVAL, Outgoing
+from .peers import (
+    HANDSHAKE_LIMIT,
+    MAX_HEADER,
+    MAX_LINE,
+    SILENCE_LIMIT,
+    PeerStream,
+    TransferError,
+    connect_to_provider,
+)
+from .store import Data, Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.contents import ContentPart, HashesFrame, Offer, Source
-    from ...protocol.messages.verbs import PlainClientFrame
-    from ..runtime.connections import HandshakeAnswer
+    from ...protocol.messages.contents import HashesFrame, Offer, Source
 
-CONNECT_LIMIT = 5.0  # seconds
-HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
-SILENCE_LIMIT = 10.0  # seconds without a byte
 PROVIDE_LIMIT = 1800.0  # seconds beyond the time for all contents, after which no node gets anything any more
 MAX_HELD = 8  # contents of which a receiver keeps a part for the next provider
-RENAME_LIMIT = 0.5  # seconds for a content to get its name
-WAIT_INTERVAL = 2.0  # seconds between two reports to a receiver that nothing has come here
 MAX_RECEIVERS = 4  # at once; who comes beyond that is turned away
 MAX_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
 MIN_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
 MIN_RELAY_RATE = 1e5  # bytes a second with which contents come to a provider: an uplink may be slow
 GRACE = 30.0  # seconds beyond that
-MAX_LINE = 1024  # bytes
-MAX_FRAME = 16 << 20  # bytes of contents in one frame; those who send put 2 MiB into one
-PART = 1 << 20
-SMALL_CONTENT = 1 << 16  # bytes; smaller contents travel together
-GROUP_BYTES = 1 << 19
-GROUP_CONTENTS = 4096  # contents in one frame
 MAX_NAME = 80  # bytes of JSON that name a content, with its size
-MAX_HEADER = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
 
-Send = Callable[[Any, bytes], None]
 Observe = Callable[[int, float], bool]
-
-
-class TransferError(Exception):
-    """The other node does not do its part; the text gives the reason."""
 
 
 class Provider:
@@ -149,8 +135,8 @@ class Provider:
                     self._capacity.release()
 
     def _serve(self, receiver: socket.socket) -> None:
-        stream = open_stream(receiver, longest=MAX_NAME * len(self._sizes) + MAX_LINE)
-        frame = stream.receive(SILENCE_LIMIT)
+        stream = PeerStream(receiver, MAX_NAME * len(self._sizes) + MAX_LINE)
+        frame = stream.receive_frame(SILENCE_LIMIT)
         if frame is not None:
             fields = Untrusted(frame[0])
             requested = fields.texts("hashes", len(self._sizes))
@@ -161,92 +147,6 @@ class Provider:
                 for row in fields.rows("held", MAX_HELD)
             }
             Outgoing(self._store, self._sizes, stream, held).send(hashes, self.coming)
-
-
-class Outgoing:
-    """What one receiver gets; `held` is how much of a content it has already."""
-
-    def __init__(self, store: Store, sizes: Dict[str, int], stream: Stream, held: Dict[Sha, int]) -> None:
-        self._store, self._sizes, self._stream, self._held = store, sizes, stream, held
-        self._waited = 0.0  # seconds that have not been reported
-
-    def send(self, hashes: List[Sha], coming: FrozenSet[Sha]) -> None:
-        """Send what is here, then the rest in the order in which it comes."""
-        self._send([sha for sha in hashes if sha not in coming])
-        pending, count = {sha for sha in hashes if sha in coming}, 0
-        while pending:
-            with self._waiting():
-                whole, unfinished, count = self._store.received.wait(pending, count, WAIT_INTERVAL)
-            self._send(whole)
-            pending.difference_update(whole)
-            for sha in unfinished:
-                self._follow(sha)
-                pending.discard(sha)
-        done: PlainClientFrame = {"done": True}
-        self._stream.send(done)
-
-    def _send(self, hashes: List[Sha]) -> None:
-        """Send contents that are here; one that has gone is left out, and the receiver sees that."""
-        send_contents(self._stream.send, self._store, hashes, self._held)
-
-    def _follow(self, sha: Sha) -> None:
-        """Send a content while it is written; begin again where what was written turned out wrong."""
-        size, seen, source = self._sizes[sha], Progress("", self._held.get(sha, 0)), -1
-        try:
-            while seen.size < size:
-                with self._waiting():
-                    progress = self._store.received.wait_for_more(sha, seen, size, WAIT_INTERVAL)
-                if progress.path != seen.path:
-                    if seen.path:
-                        self._send_again(sha)
-                    if source >= 0:
-                        os.close(source)
-                    source, sent = -1, 0 if seen.path else seen.size
-                    source, seen = self._open(sha, progress.path), Progress(progress.path, sent)
-                seen = self._send_written(sha, source, seen, progress.size)
-        finally:
-            if source >= 0:
-                os.close(source)
-
-    def _send_written(self, sha: Sha, source: int, seen: Progress, size: int) -> Progress:
-        """Send a content from where it was seen up to `size`."""
-        while seen.size < size:
-            part = os.pread(source, min(PART, size - seen.size), seen.size)
-            if not part:
-                raise VerbError("CC-SYNC-009", "a file became shorter")
-            seen = Progress(seen.path, seen.size + len(part))
-            send_part(self._stream.send, sha, part, last=seen.size >= self._sizes[sha])
-        return seen
-
-    def _open(self, sha: Sha, path: str) -> int:
-        """Open a content by the name that it is written under, or the one that it has once it is whole.
-
-        While it gets the other name, it may have neither. Returns -1 if nothing of it is here.
-        """
-        for name in (path, self._store.path(sha)) if path else ():
-            with suppress(FileNotFoundError):
-                return open_content(name)
-        if path:
-            time.sleep(RENAME_LIMIT)
-            return open_content(self._store.path(sha))
-        return -1
-
-    def _send_again(self, sha: Sha) -> None:
-        again: PlainClientFrame = {"again": sha}
-        self._stream.send(again)
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """Count how long contents take to come here, and report it: for the receiver's limit that does not count."""
-        began = time.monotonic()
-        yield
-        self._waited += time.monotonic() - began
-        while self._waited >= WAIT_INTERVAL:
-            self._waited -= WAIT_INTERVAL
-            if self._stream.deadline is not None:
-                self._stream.deadline += WAIT_INTERVAL
-            waiting: PlainClientFrame = {"wait": True}
-            self._stream.send(waiting)
 
 
 def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) -> Optional[Provider]:
@@ -313,12 +213,12 @@ def receive(
 
 
 def _store_contents(
-    store: Store, sizes: Dict[Sha, int], missing: Set[Sha], header: Dict[str, Any], body: bytes
+    store: Store, sizes: Dict[Sha, int], missing: Set[Sha], header: Dict[str, Any], body: memoryview
 ) -> int:
     """Store what a provider has sent in a frame; return its bytes."""
     try:
-        parts = list(unpack_contents(header, body))
-    except (zlib.error, ValueError) as error:
+        parts = list(unpack_frame(header, body))
+    except ValueError as error:
         raise TransferError(f"what it sent cannot be read: {error}") from None
     for sha, data, last in parts:
         if sha not in missing:
@@ -343,40 +243,34 @@ def keep_held(store: Store, sizes: Dict[Sha, int]) -> Dict[Sha, int]:
     return held
 
 
-def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
-    """Unpack one frame into (sha256, data, whether the content is complete with it); ValueError if it is none."""
+def unpack_frame(header: Dict[str, Any], body: memoryview) -> Iterator[Tuple[Sha, Data, bool]]:
+    """Cut a frame into (sha256, data, whether the content is complete with it); ValueError if it is none.
+
+    The data stays what it is until the next frame comes.
+    """
     fields = Untrusted(header)
     if "blobs" in fields:
-        data, position = memoryview(decompress(body)), 0
+        position = 0
         for row in fields.rows("blobs", fields.length("blobs")):
-            size = row.integer(1, 0, len(data) - position)
+            size = row.integer(1, 0, len(body) - position)
             if size is None:
                 raise ValueError("a content of an impossible size")
-            yield row.text(0), bytes(data[position : position + size]), True
+            yield row.text(0), body[position : position + size], True
             position += size
     elif "blob" in fields:
-        yield fields.text("blob"), decompress(body), fields.choice("last") is not False
-
-
-def decompress(body: bytes) -> bytes:
-    """Decompress one frame's contents; zlib.error beyond MAX_FRAME, which no sender of ours comes near."""
-    decompressor = zlib.decompressobj()
-    data = decompressor.decompress(body, MAX_FRAME)
-    if decompressor.unconsumed_tail or not decompressor.eof:
-        raise zlib.error("more data than one frame may hold")
-    return data
+        yield fields.text("blob"), body, fields.choice("last") is not False
 
 
 def _frames_from(
     provider: Source, missing: Set[str], sizes: Dict[str, int], held: Dict[Sha, int]
-) -> Iterator[Frame]:
+) -> Iterator[Tuple[Dict[str, Any], memoryview]]:
     total = sum(sizes[sha] for sha in missing)
     # the provider may lack more than this node; the first of a chain to give up is the one that sees the fault
     waits = sum(sizes.values()) / MIN_RELAY_RATE + GRACE * provider["index"]
     deadline = time.monotonic() + time_limit([total])
     try:
         with connect_to_provider(provider) as connection:
-            stream = open_stream(connection, longest=MAX_HEADER)
+            stream = PeerStream(connection, MAX_HEADER)
             stream.deadline = deadline
             wanted: HashesFrame = {
                 "hashes": sorted(missing),
@@ -384,7 +278,7 @@ def _frames_from(
             }
             stream.send(wanted)
             while True:
-                frame = stream.receive(SILENCE_LIMIT)
+                frame = stream.receive_frame(SILENCE_LIMIT)
                 if frame is None:
                     raise TransferError("it closed the connection")
                 if Untrusted(frame[0]).flag("done"):
@@ -400,93 +294,3 @@ def _frames_from(
         raise TransferError("it is too slow" if timed_out else "it does not answer") from None
     except (OSError, ValueError) as error:
         raise TransferError(getattr(error, "strerror", None) or str(error)) from None
-
-
-def send_contents(send: Send, store: Store, hashes: List[Sha], held: Dict[Sha, int]) -> None:
-    """Send contents, small ones together and without what is held; one that is not there is left out."""
-    group = []  # type: List[Tuple[str, bytes]]
-    for sha in hashes:
-        try:
-            descriptor = open_content(store.path(sha))
-        except OSError:
-            continue
-        with os.fdopen(descriptor, "rb") as source:
-            size = os.fstat(descriptor).st_size
-            if size > SMALL_CONTENT:
-                send_parts(send, sha, source, size, held.get(sha, 0))
-                continue
-            group.append((sha, source.read()))
-        if len(group) >= GROUP_CONTENTS or sum(len(content) for _, content in group) > GROUP_BYTES:
-            send_group(send, group)
-            group = []
-    if group:
-        send_group(send, group)
-
-
-def open_content(path: str) -> int:
-    """Open a file of the store, and no link in its place."""
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def send_group(send: Send, contents: List[Tuple[str, bytes]]) -> None:
-    """Send small contents in one frame; a local network is faster than compression."""
-    header: PlainClientFrame = {"blobs": [[sha, len(content)] for sha, content in contents]}
-    send(header, zlib.compress(b"".join(content for _, content in contents), 0))
-
-
-def send_parts(send: Send, sha: Sha, source: BinaryIO, size: int, sent: int) -> None:
-    """Send a large content in parts, without the first `sent` bytes."""
-    source.seek(sent)
-    while sent < size:
-        part = source.read(PART)
-        if not part:
-            raise VerbError("CC-SYNC-009", "a file became shorter")
-        sent += len(part)
-        send_part(send, sha, part, last=sent >= size)
-
-
-def send_part(send: Send, sha: Sha, part: bytes, *, last: bool) -> None:
-    """Send a piece of a large content."""
-    header: ContentPart = {"blob": sha, "last": last}
-    send(header, zlib.compress(part, 0))
-
-
-def connect_to_provider(provider: Source) -> socket.socket:
-    """Connect, and prove the token to each other; TransferError gives the reason."""
-    loop, token = Loop(), str(provider["token"]).encode("ascii")
-    connections: List[socket.socket] = []
-    problems: List[str] = []
-
-    def answer(nonce: str, own_nonce: str) -> HandshakeAnswer:
-        proof = prove(token, "I take", nonce, own_nonce)
-        return {"nonce": own_nonce, "proof": proof}, prove(token, "I give", nonce, own_nonce)
-
-    def on_proven(line_socket: LineSocket, _: Untrusted) -> None:
-        connections.append(line_socket.detach())
-        loop.stop()
-
-    def on_close(why: str) -> None:
-        problems.append(why)
-        loop.stop()
-
-    caller = AuthenticatingCaller(loop, answer, on_proven, on_close)
-    caller.connect((provider["address"], int(provider["port"])), "", (CONNECT_LIMIT, HANDSHAKE_LIMIT))
-    loop.run()
-    if problems:
-        raise TransferError(problems[0])
-    return connections[0]
-
-
-def open_stream(connection: socket.socket, longest: int) -> Stream:
-    """Begin to exchange frames; a node that does not read for long is left, and no header is longer than this."""
-    stream = Stream(connection.fileno(), connection.fileno())
-    stream.send_timeout = SILENCE_LIMIT
-    stream.restrict(lambda text: _parse_header(text, longest), longest, 2 * PART)
-    return stream
-
-
-def _parse_header(text: bytes, longest: int) -> Dict[str, Any]:
-    header = parse_json(text, longest, longest // 32 + MAX_LINE)
-    if not isinstance(header, dict):
-        raise MalformedError("a frame without a header")
-    return header

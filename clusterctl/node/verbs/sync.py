@@ -29,14 +29,15 @@ from ..runtime.stream import DISK_ERRORS, Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically
 from ..sync.layout import lay_out, parse_rows, read_tree
 from ..sync.removal import remove_tree
-from ..sync.store import Store
-from ..sync.transfer import Provider, content_sizes, providing, receive, unpack_contents
+from ..sync.store import Data, Store
+from ..sync.transfer import Provider, content_sizes, providing, receive, unpack_frame
 
 if TYPE_CHECKING:
     from ...protocol.messages.contents import Missing, Source, TreeSummary
     from ...protocol.messages.verbs import PlainClientFrame, SyncRequest
 
 ATTEMPTS = 3
+MAX_FRAME = 16 << 20  # bytes of contents in one frame; the client puts 2 MiB into one
 MAX_NAMED = 10
 
 
@@ -128,7 +129,7 @@ def fill_store(
             done = not missing
             continue
         done = Untrusted(frame[0]).flag("done")
-        for sha, data, last in unpack_frame(*frame):
+        for sha, data, last in unpack_client_frame(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not requested")
             if not Untrusted(frame[0]).integer("at"):
@@ -168,12 +169,21 @@ def find_missing(store: Store, sizes: Dict[str, int], heartbeat: Heartbeat) -> S
     return missing
 
 
-def unpack_frame(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, bool]]:
+def unpack_client_frame(header: Dict[str, Any], body: bytes) -> List[Tuple[str, Data, bool]]:
     """Unpack one frame of the client; VerbError if it is none."""
     try:
-        return list(unpack_contents(header, body))
+        return list(unpack_frame(header, memoryview(decompress(body) if body else b"")))
     except (ValueError, zlib.error) as error:
         raise VerbError("CC-SYNC-009", f"a file changed in transfer: {error}") from None
+
+
+def decompress(body: bytes) -> bytes:
+    """Decompress one frame's contents; zlib.error beyond MAX_FRAME, which no client comes near."""
+    decompressor = zlib.decompressobj()
+    data = decompressor.decompress(body, MAX_FRAME)
+    if decompressor.unconsumed_tail or not decompressor.eof:
+        raise zlib.error("more data than one frame may hold")
+    return data
 
 
 def write_code(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
+import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
+from waiting import HANG
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.sync.files_by_hash import Destination
 from clusterctl.node.sync.given_files import GivenFiles
-from clusterctl.node.sync.transfer import send_contents
+from clusterctl.node.sync.outgoing import Outgoing
+from clusterctl.node.sync.peers import MAX_LINE, PeerStream
 from clusterctl.protocol.manifest import TreeEntry
 
 
@@ -39,10 +42,25 @@ def test_a_file_that_shrinks_while_it_is_given(tmp_path: Path) -> None:
     log, given = tmp_path / "log", GivenFiles()
     log.write_bytes(bytes(3 << 20))
     given.add_file("a" * 64, os.fsencode(log))
+    own, other = socket.socketpair()
+    with own, other:
+        sender = Outgoing(given, {"a" * 64: 3 << 20}, PeerStream(other, MAX_LINE), {})
+        seen: list[VerbError] = []
 
-    def cut(*_: Any) -> None:
+        def give() -> None:
+            try:
+                sender.send(["a" * 64], frozenset())
+            except VerbError as error:
+                seen.append(error)
+                other.shutdown(socket.SHUT_RDWR)
+
+        thread = threading.Thread(target=give)
+        thread.start()
+        stream = PeerStream(own, MAX_LINE)
+        assert stream.receive_frame(HANG) is not None
         os.truncate(log, 1 << 20)
-
-    with pytest.raises(VerbError, match="a file became shorter") as found:
-        send_contents(cut, given, ["a" * 64], {})
-    assert found.value.code == "CC-SYNC-009"
+        while stream.receive_frame(HANG) is not None:
+            pass
+        thread.join()
+    (error,) = seen
+    assert (error.code, str(error)) == ("CC-SYNC-009", "a file became shorter")

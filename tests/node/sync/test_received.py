@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from waiting import HANG
 
-from clusterctl.node.runtime.stream import Stream
-from clusterctl.node.sync import transfer
+from clusterctl.node.sync import outgoing
+from clusterctl.node.sync.outgoing import Outgoing
+from clusterctl.node.sync.peers import PeerStream
 from clusterctl.node.sync.store import Store
-from clusterctl.node.sync.transfer import Outgoing, unpack_contents
+from clusterctl.node.sync.transfer import unpack_frame
 
 DATA = bytes(range(256)) * 16_000  # 4 MB, in parts of 1 MiB
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -30,15 +31,15 @@ class Receiver:
     def __init__(self, store: Store, held: dict[str, int]) -> None:
         own, other = socket.socketpair()
         self._sockets = own, other
-        self._stream = Stream(own.fileno(), own.fileno())
-        outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), held)
-        self._thread = threading.Thread(target=outgoing.send, args=([SHA], frozenset({SHA})), daemon=True)
+        self._stream = PeerStream(own, 1 << 20)
+        sender = Outgoing(store, {SHA: SIZE}, PeerStream(other, 1 << 20), held)
+        self._thread = threading.Thread(target=sender.send, args=([SHA], frozenset({SHA})), daemon=True)
         self._thread.start()
 
-    def read(self) -> tuple[dict[str, Any], bytes]:
+    def read(self) -> tuple[dict[str, Any], memoryview]:
         """Return the next frame that says more than that nothing has come."""
         while True:
-            frame = self._stream.receive(HANG)
+            frame = self._stream.receive_frame(HANG)
             assert frame is not None
             if "wait" not in frame[0]:
                 return frame
@@ -47,7 +48,7 @@ class Receiver:
         """Return so many bytes of the content, and whether that is said to be all."""
         data, last = b"", False
         while len(data) < size:
-            ((sha, part, last),) = unpack_contents(*self.read())
+            ((sha, part, last),) = unpack_frame(*self.read())
             assert sha == SHA
             data += part
         return data, last
@@ -109,14 +110,14 @@ def test_a_receiver_that_has_a_part_gets_the_rest(store: Store) -> None:
 
 def test_a_receiver_gets_wait_while_nothing_comes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not take the node for dead."""
-    monkeypatch.setattr(transfer, "WAIT_INTERVAL", 0.05)
+    monkeypatch.setattr(outgoing, "WAIT_INTERVAL", 0.05)
     own, other = socket.socketpair()
-    outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), {})
-    threading.Thread(target=outgoing.send, args=([SHA], frozenset({SHA})), daemon=True).start()
-    stream = Stream(own.fileno(), own.fileno())
-    assert [stream.receive(HANG) for _ in range(3)] == [({"wait": True}, b"")] * 3
+    sender = Outgoing(store, {SHA: SIZE}, PeerStream(other, 1 << 20), {})
+    threading.Thread(target=sender.send, args=([SHA], frozenset({SHA})), daemon=True).start()
+    stream = PeerStream(own, 1 << 20)
+    assert [stream.receive_frame(HANG) for _ in range(3)] == [({"wait": True}, b"")] * 3
     store.add(SHA, DATA, SIZE, last=True)
-    while stream.receive(HANG) != ({"done": True}, b""):
+    while stream.receive_frame(HANG) != ({"done": True}, b""):
         pass
     own.close()
     other.close()
@@ -127,19 +128,19 @@ OTHER = {hashlib.sha256(bytes([number])).hexdigest(): bytes([number]) for number
 
 def test_other_contents_wake_no_receiver(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """While others arrive it gets no `wait` for each of them."""
-    monkeypatch.setattr(transfer, "WAIT_INTERVAL", HANG)
+    monkeypatch.setattr(outgoing, "WAIT_INTERVAL", HANG)
     own, other = socket.socketpair()
-    outgoing = Outgoing(store, {SHA: SIZE}, Stream(other.fileno(), other.fileno()), {})
-    threading.Thread(target=outgoing.send, args=([SHA], frozenset({SHA})), daemon=True).start()
+    sender = Outgoing(store, {SHA: SIZE}, PeerStream(other, 1 << 20), {})
+    threading.Thread(target=sender.send, args=([SHA], frozenset({SHA})), daemon=True).start()
     for sha, data in OTHER.items():
         store.add(sha, data, 1)
     store.add("b" * 64, b"x", SIZE, last=False)
     store.add(SHA, DATA, SIZE)
-    stream = Stream(own.fileno(), own.fileno())
-    frame = stream.receive(HANG)
+    stream = PeerStream(own, 1 << 20)
+    frame = stream.receive_frame(HANG)
     assert frame is not None
     assert frame[0].keys() == {"blob", "last"}
-    while stream.receive(HANG) != ({"done": True}, b""):
+    while stream.receive_frame(HANG) != ({"done": True}, b""):
         pass
     own.close()
     other.close()
@@ -149,19 +150,19 @@ def test_a_slow_uplink_is_reported_though_something_comes_all_the_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The receiver's limit does not run while contents are awaited here, however short each wait is."""
-    monkeypatch.setattr(transfer, "WAIT_INTERVAL", 0.05)
+    monkeypatch.setattr(outgoing, "WAIT_INTERVAL", 0.05)
     own, other = socket.socketpair()
     sizes = dict.fromkeys(OTHER, 1)
-    given = Stream(other.fileno(), other.fileno())
+    given = PeerStream(other, 1 << 20)
     given.deadline = deadline = time.monotonic() + HANG
-    outgoing = Outgoing(store, sizes, given, {})
-    threading.Thread(target=outgoing.send, args=(list(OTHER), frozenset(OTHER)), daemon=True).start()
+    sender = Outgoing(store, sizes, given, {})
+    threading.Thread(target=sender.send, args=(list(OTHER), frozenset(OTHER)), daemon=True).start()
     for sha, data in OTHER.items():
         time.sleep(0.03)
         store.add(sha, data, 1)
-    stream = Stream(own.fileno(), own.fileno())
+    stream = PeerStream(own, 1 << 20)
     waits = 0
-    while (frame := stream.receive(HANG)) != ({"done": True}, b""):
+    while (frame := stream.receive_frame(HANG)) != ({"done": True}, b""):
         assert frame is not None
         waits += "wait" in frame[0]
     assert waits >= 5
