@@ -36,6 +36,7 @@ FAMILIES: Mapping[str, str] = {
     "END": "After a run has ended",
     "PULL": "Downloading results",
     "COPY": "Copying files",
+    "STAGE": "Copying models and data to nodes",
     "CLEAN": "Cleaning up",
     "SLURM": "Slurm clusters",
     "LAB": "The lab",
@@ -46,9 +47,9 @@ FAMILIES: Mapping[str, str] = {
 @cache
 def entries() -> Mapping[str, Entry]:
     """Return every entry by its code."""
-    from clusterctl.codes import gpu, network, python, ranks, runs, specs, ssh, system, usage
+    from clusterctl.codes import gpu, network, python, ranks, runs, specs, ssh, staging, system, usage
 
-    tables = (ssh, python, gpu, network, system, specs, usage, runs, ranks)
+    tables = (ssh, python, gpu, network, system, specs, usage, runs, staging, ranks)
     return {code: entry for table in tables for code, entry in table.ENTRIES.items()}
 
 

@@ -159,6 +159,7 @@ CHOSEN = {
     "CC-RUN-061": ("unwritable", "large", "twice", "malformed"),
     "CC-SPEC-025": ("alias", "at-sign", "comma"),
     "CC-SPEC-033": ("unclosed", "unknown"),
+    "CC-STAGE-010": ("hf", "ms", "url"),
     "CC-SYNC-012": ("", "unanswered"),
     "CC-USE-011": tuple(entries()["CC-USE-011"].cases),
     "CC-USE-091": ("lab", "run"),

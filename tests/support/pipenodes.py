@@ -52,7 +52,15 @@ class PipeSession:
         self._arrived: list[Frame] = []
         self.blobs: list[str] = []
         request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank, "provide": give}
-        verb = "sync" if files is None else "files" if "sources" in files else "take"
+        verb = (
+            "sync"
+            if files is None
+            else "files"
+            if "sources" in files
+            else "download"
+            if "kind" in files
+            else "take"
+        )
         header = {"sentinel": sentinel, "verb": verb, "request": {**request, **(files or {})}}
         header["module"] = bundle.verb_module(verb)
         for part in (bundle.boot_program(), json.dumps(header).encode(), bundle.pack(verb)[1]):

@@ -10,12 +10,12 @@ from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ..state.run_record import find_run, read_spec
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import ListRequest, TakeRequest
+    from ...protocol.messages.verbs import DownloadRequest, ListRequest, TakeRequest
 
 OUTPUT_DIR, STAGE_DIR = "${output_dir}", "${stage_dir}"
 
 
-def resolve_path(request: Union[ListRequest, TakeRequest], text: str) -> bytes:
+def resolve_path(request: Union[ListRequest, TakeRequest, DownloadRequest], text: str) -> bytes:
     """Return where a path leads."""
     base = os.path.expanduser("~")
     if text.startswith(STAGE_DIR):

@@ -1,6 +1,7 @@
 """What was staged on this node, as files of the work directory.
 
 staged/<digest>.json   StagedRecord; the digest is that of its path
+staged/<digest>.list   which files a hub has, see node/verbs/staging/download.py
 staged/<digest>.rows   the manifest: zlib(JSON rows), with paths from the directory that the path is in
 """
 

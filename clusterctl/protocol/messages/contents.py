@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -85,3 +85,43 @@ class ContentPart(TypedDict):
 
     blob: str
     last: bool
+
+
+class Reach(TypedDict):
+    """What a node has of a source: all of it at this revision, or so many bytes; `problem`: it reaches no server."""
+
+    whole: bool
+    held: int
+    problem: str
+
+
+class Resolved(TypedDict):
+    """What is downloaded: the commit, the directory that the rows are below, and what has not come yet."""
+
+    revision: str
+    root: str
+    missing: int
+    port: int | None  # where others take it from; null if that is impossible
+
+
+class RememberedList(TypedDict):
+    """The files of a source at a commit, as [path, size, sha256, SHA-1 of git], in a file of the work directory."""
+
+    commit: str
+    files: list[list[Any]]
+
+
+class HubCommit(TypedDict):
+    """What the Hugging Face Hub reports of a revision."""
+
+    sha: str
+
+
+class HubFile(TypedDict):
+    """A file in a list of the Hugging Face Hub; `oid` is git's hash, in `lfs` a SHA-256."""
+
+    type: str
+    path: str
+    oid: str
+    size: int
+    lfs: NotRequired[Any]

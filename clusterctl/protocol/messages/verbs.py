@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .allocation import CheckPart, NodeFacts, QueueFacts, SlurmNumber
 from .checks import MeshPath, MeshPorts
-from .contents import Blob, CopyReport, Missing, Offer, Source, Stored, TreeSummary
+from .contents import Blob, CopyReport, Missing, Offer, Reach, Resolved, Source, Stored, TreeSummary
 from .evidence import (
     Diagnosis,
     HistoryHeader,
@@ -39,6 +39,7 @@ VerbName = Literal[
     "clean",
     "connect",
     "diagnose",
+    "download",
     "exec",
     "files",
     "follow",
@@ -216,6 +217,28 @@ class StagedRequest(OfNode):
     do: Literal["list", "remove"]
     paths: list[str]
     verify: bool
+
+
+class DownloadRequest(OfRun):
+    """The verb `download`: the files of a source come to this node, below `to`, and are given to others meanwhile.
+
+    `inspect` only reports what is here already. Kind, path and revision are those of the key `stage`; a single
+    file gets the `name`, and must have the SHA-256 if there is one. `variables` of the job: addresses of hubs, proxies.
+    """
+
+    do: Literal["inspect", "get"]
+    kind: Literal["hf", "ms", "url"]
+    path: str
+    revision: str
+    to: str
+    name: str
+    layout: Literal["cache", "directory"]
+    sha256: str
+    variables: dict[str, str]
+    token: str  # a secret
+    most: int  # files
+    provide: Offer | None
+    staged: StagedSource | None  # its revision and the hash of the tree are found here
 
 
 class PayloadId(TypedDict):
@@ -641,6 +664,11 @@ class PlainNodeFrame(TypedDict, total=False):
     fetched: Literal[True]  # all that was wanted was sent
     provided: int | None  # the port where it is given; null if that is impossible
     copied: CopyReport  # all that was to be taken is there
+    # the verb `download`
+    reach: Reach
+    waiting: str  # why nothing comes for a while
+    downloaded: int  # bytes
+    resolved: Resolved
     # the verbs `connect` and `shell`
     data: bool  # bytes of the connection, in the body
     connected: str  # the address of the node at which the port accepted
@@ -692,6 +720,7 @@ Request = Union[
     ListRequest,
     TakeRequest,
     StagedRequest,
+    DownloadRequest,
     CleanRequest,
     OrphansRequest,
     SubmitRequest,

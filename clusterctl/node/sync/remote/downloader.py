@@ -1,0 +1,413 @@
+"""Contents that come from outside: in order, over several connections, and passed on to other nodes meanwhile.
+
+          segments of 8 MiB, each by a thread of its own
+server ----------------------------------------------------> pending --in order--> part file --whole--> its names
+                                                                                     |
+                                                                                 `received`: other nodes read on
+
+A part file holds a beginning of its content and nothing else, so that its size is how much has come: it is continued
+after an interruption, and can be read while it grows. A content gets its names once it has its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from contextlib import closing, suppress
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from ....protocol.manifest import encode_name
+from ...runtime.stream import VerbError
+from ..files_by_hash import open_parent
+from ..given_files import GivenFiles
+from ..hashing import CHUNK
+from ..layout import copy_file
+from ..removal import Step, remove_quietly
+from ..store import write_all
+from .http import Body, Http, Refusal, Stopped
+from .placement import Content
+
+SEGMENT = 8 << 20  # bytes
+CONNECTIONS = 4
+WINDOW = CONNECTIONS * SEGMENT  # bytes beyond what is written that may be requested
+MAX_UNKNOWN = 1 << 40  # bytes of a file whose size the server does not report
+MODE = 0o644
+PART_PREFIX = ".clusterctl-"
+
+
+class Digest:
+    """The hashes of what has come so far."""
+
+    def __init__(self, content: Content) -> None:
+        self.sha256 = hashlib.sha256()
+        self._git: Any = None
+        if content.git and not content.sha256:
+            self._git = hashlib.sha1(b"blob %d\0" % content.size)
+
+    def update(self, data: bytes) -> None:
+        """Take in what comes next."""
+        self.sha256.update(data)
+        if self._git is not None:
+            self._git.update(data)
+
+    def is_right(self, content: Content) -> bool:
+        """Return whether this is the content; one without a hash is taken as it is."""
+        if content.sha256:
+            return self.sha256.hexdigest() == content.sha256
+        return self._git is None or self._git.hexdigest() == content.git
+
+
+class Part:
+    """A content that is coming, in a file beside its first name."""
+
+    def __init__(self, content: Content, path: bytes, step: Step) -> None:
+        self.content, self.path = content, path
+        self.lock = threading.Lock()
+        self.size = content.size  # -1: unknown
+        self.url, self.stamp = content.url, ""
+        self.in_segments: Optional[bool] = None  # None: not known before the first answer
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.descriptor = os.open(path, flags, 0o600)
+        self._pending: Dict[int, bytes] = {}
+        self.position = 0
+        self.digest = Digest(content)
+        self.resumed = self._resume(step)
+        self.requested = self.position  # up to where segments have been given out
+
+    def _resume(self, step: Step) -> bool:
+        """Hash what an earlier download has left."""
+        held = os.fstat(self.descriptor).st_size
+        if not self.content.key or held > self.size:
+            os.ftruncate(self.descriptor, 0)
+            return False
+        while self.position < held:
+            data = os.pread(self.descriptor, CHUNK, self.position)
+            if not data:
+                break
+            step()
+            self.digest.update(data)
+            self.position += len(data)
+        return self.position > 0
+
+    def restart(self) -> None:
+        """Begin again: what was kept was wrong."""
+        os.ftruncate(self.descriptor, 0)
+        self._pending.clear()
+        self.position = self.requested = 0
+        self.digest, self.resumed = Digest(self.content), False
+
+    def add(self, begin: int, data: bytes) -> None:
+        """Write what is next, and keep what comes after a gap."""
+        with self.lock:
+            self._pending[begin] = data
+            while self.position in self._pending:
+                ready = self._pending.pop(self.position)
+                os.lseek(self.descriptor, self.position, os.SEEK_SET)
+                write_all(self.descriptor, ready, self.path)
+                self.digest.update(ready)
+                self.position += len(ready)
+
+    @property
+    def done(self) -> bool:
+        """Return whether all has come."""
+        return 0 <= self.size <= self.position
+
+    def close(self) -> None:
+        """Close the file; what has come stays for the next time."""
+        with self.lock:
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+                self.descriptor = -1
+
+
+class Downloader(GivenFiles):
+    """Contents below `root`, an existing directory: those that are here, and those that come."""
+
+    def __init__(self, root: bytes, http: Http, step: Step) -> None:
+        super().__init__()
+        self._root, self._http, self._step = root, http, step
+        self._changed = threading.Condition()
+        self._parts: List[Part] = []
+        self._running = 0
+        self.failure: Optional[BaseException] = None
+        self.bytes = 0  # that have come
+        self.files = self.replaced = 0  # written; of them in place of others
+
+    def inspect(self, contents: Iterable[Content]) -> None:
+        """Find which contents are here already, with the right hash."""
+        for content in contents:
+            self._step()
+            path = self.absolute(content.paths[0])
+            if content.sha256:
+                self.add_file(content.sha256, path)
+            content.whole = self._is_here(content, path)
+
+    def missing_bytes(self, contents: Iterable[Content]) -> int:
+        """Return how many bytes are still to come."""
+        return sum(
+            max(content.size, 0) - min(self.size_here(content), max(content.size, 0))
+            for content in contents
+            if not content.whole
+        )
+
+    def start(self, contents: Iterable[Content]) -> None:
+        """Begin to download contents, by threads; `failure` is set, or all are whole, when `running` is over."""
+        self._parts = []
+        for content in contents:
+            if content.whole:
+                continue
+            with open_parent(self._root, content.paths[0], make=True):
+                path = self._part_path(content)
+            if content.data is not None or content.size == 0:
+                self._write(content, path)
+                continue
+            part = Part(content, path, self._step)
+            self._parts.append(part)
+            if part.done:
+                self._finish(part)
+            elif part.position and content.sha256:
+                self.received.grow(content.sha256, os.fsdecode(path), part.position)
+        self._running = CONNECTIONS
+        for _ in range(CONNECTIONS):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    @property
+    def running(self) -> bool:
+        """Return whether anything is still coming."""
+        return self._running > 0
+
+    def stop(self) -> None:
+        """End the threads; what has come stays."""
+        self._http.stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def absolute(self, path: str) -> bytes:
+        """Return where a path below the root is."""
+        return os.path.join(self._root, encode_name(path))
+
+    def _part_path(self, content: Content) -> bytes:
+        folder = os.path.dirname(self.absolute(content.paths[0]))
+        name = content.key or hashlib.sha256(content.url.encode("utf-8", "replace")).hexdigest()
+        return os.path.join(folder, os.fsencode(f"{PART_PREFIX}{name}.part"))
+
+    def size_here(self, content: Content) -> int:
+        """Return how many bytes of a content are here, as far as sizes show."""
+        for path in (self.absolute(content.paths[0]), self._part_path(content)):
+            with suppress(OSError):
+                size = os.lstat(path).st_size
+                if content.key and size <= content.size:
+                    return size
+        return 0
+
+    def _is_here(self, content: Content, path: bytes) -> bool:
+        """Return whether all names of a content have it; finds the SHA-256 of one that has only git's hash."""
+        try:
+            for name in content.paths:
+                status = os.lstat(self.absolute(name))
+                if not stat.S_ISREG(status.st_mode) or content.size not in (-1, status.st_size):
+                    return False
+            if not content.key:
+                return False
+            digest = Digest(content)
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", 0) as source:
+                while data := source.read(CHUNK):
+                    self._step()
+                    digest.update(data)
+        except OSError:
+            return False
+        if not digest.is_right(content):
+            return False
+        self._identify(content, digest)
+        return True
+
+    def _identify(self, content: Content, digest: Digest) -> None:
+        if not content.sha256:
+            content.sha256 = digest.sha256.hexdigest()
+            self.add_file(content.sha256, self.absolute(content.paths[0]))
+
+    def _work(self) -> None:
+        """Download segments until there are no more."""
+        try:
+            while (segment := self._next_segment()) is not None:
+                self._fetch(*segment)
+        except Stopped:
+            pass
+        except BaseException as error:
+            with self._changed:
+                self.failure = self.failure or error
+            self._http.stopped.set()
+        finally:
+            with self._changed:
+                self._running -= 1
+                if not self._running:
+                    for part in self._parts:
+                        part.close()
+                self._changed.notify_all()
+
+    def _next_segment(self) -> Optional[Tuple[Part, int, Optional[int]]]:
+        """Return the next segment, in order; wait while it is too far ahead."""
+        with self._changed:
+            while not self._http.stopped.is_set():
+                part = next((part for part in self._parts if self._has_more(part)), None)
+                if part is None:
+                    return None
+                begin = part.requested
+                if part.in_segments is None and begin > part.position:
+                    pass  # whether it can be requested in segments is seen by the first
+                elif begin - part.position < WINDOW:
+                    end = min(begin + SEGMENT, part.size) if part.size >= 0 else None
+                    part.requested = part.size if end is None else end
+                    if end is None:
+                        part.requested = MAX_UNKNOWN
+                    return part, begin, end
+                self._changed.wait(1.0)
+            return None
+
+    @staticmethod
+    def _has_more(part: Part) -> bool:
+        limit = part.size if part.size >= 0 else MAX_UNKNOWN
+        return part.in_segments is not False and not part.content.whole and part.requested < limit
+
+    def _fetch(self, part: Part, begin: int, end: Optional[int]) -> None:
+        """Download one segment, or the whole file from a server that sends no segments."""
+        buffer = bytearray()
+
+        def attempt() -> None:
+            at = begin + len(buffer)
+            body = self._http.get(part.url, at, end, part.stamp)
+            with closing(body.response):
+                self._check(part, body)
+                if body.begin != at or body.end is None:
+                    self._stream(part, body)
+                    return
+                self._open_others(part, body)
+                for piece in self._http.read(body):
+                    buffer.extend(piece)
+                    self._count_bytes(len(piece))
+                if begin + len(buffer) < (end or 0):
+                    raise OSError(0, "the connection was closed early")
+
+        try:
+            self._http.repeat(attempt)
+        except Refusal:
+            if part.url == part.content.url:
+                raise
+            part.url = part.content.url  # the address of a file at another host, which is valid for a time
+            self._http.repeat(attempt)
+        if buffer:
+            self._add(part, begin, bytes(buffer))
+        if part.done:
+            self._finish(part)
+
+    def _check(self, part: Part, body: Body) -> None:
+        if part.size < 0 and body.total is not None:
+            part.size = body.total
+        if part.size >= 0 and body.total not in (None, part.size):
+            raise VerbError(
+                "CC-STAGE-015",
+                f"{part.content.name}: the server sends {body.total} bytes, and {part.size} were listed",
+            )
+        if body.begin == 0 and body.end is None and part.in_segments:
+            raise VerbError("CC-STAGE-015", f"{part.content.name} changed while it was downloaded")
+
+    def _open_others(self, part: Part, body: Body) -> None:
+        """Allow other threads to request segments from where the first came from."""
+        if part.in_segments is None:
+            with self._changed:
+                part.in_segments, part.url, part.stamp = True, body.url, body.stamp
+                self._changed.notify_all()
+
+    def _stream(self, part: Part, body: Body) -> None:
+        """Read a file from its beginning to its end, without what is here already."""
+        with self._changed:
+            part.in_segments = False
+            self._changed.notify_all()
+        at, limit = 0, part.size if part.size >= 0 else MAX_UNKNOWN
+        for piece in self._http.read(body):
+            if at + len(piece) > limit:
+                raise VerbError("CC-STAGE-015", f"{part.content.name}: more than {limit} bytes come")
+            new = piece[max(0, part.position - at) :]
+            at += len(piece)
+            if new:
+                self._count_bytes(len(new))
+                self._add(part, part.position, new)
+        if part.size < 0:
+            part.size = part.content.size = at
+        if at < part.size:
+            raise OSError(0, "the connection was closed early")
+
+    def _count_bytes(self, size: int) -> None:
+        with self._changed:
+            self.bytes += size
+
+    def _add(self, part: Part, begin: int, data: bytes) -> None:
+        part.add(begin, data)
+        if part.content.sha256:
+            self.received.grow(part.content.sha256, os.fsdecode(part.path), part.position)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _finish(self, part: Part) -> None:
+        """Install a content if its hash is right; one that was continued wrongly begins again, once."""
+        content = part.content
+        with part.lock:
+            if content.whole or part.descriptor < 0:
+                return
+            if not part.digest.is_right(content):
+                self.received.drop(content.sha256)
+                if part.resumed:
+                    with self._changed:
+                        part.restart()
+                        self._changed.notify_all()
+                    return
+                remove_quietly(os.fsdecode(part.path))
+                raise VerbError(
+                    "CC-STAGE-015", f"{content.name}: what came does not have the hash that was listed"
+                )
+            self._identify(content, part.digest)
+            self._install(part.descriptor, part.path, content.paths)
+            content.whole = True
+        self.received.complete(content.sha256, os.fsdecode(part.path))
+
+    def _install(self, descriptor: int, path: bytes, names: List[str]) -> None:
+        """Move a whole file to its first name, and copy it to the others."""
+        os.fchmod(descriptor, MODE)
+        first, *others = names
+        for name in others:
+            twin = path + b"-twin"
+            try:
+                copy_file(os.fsdecode(path), twin, MODE)
+                self._rename(twin, name)
+            finally:
+                remove_quietly(os.fsdecode(twin))
+        self._rename(path, first)
+
+    def _write(self, content: Content, path: bytes) -> None:
+        """Write a content that needs no download: one that is known, or is empty."""
+        data, digest = content.data or b"", Digest(content)
+        digest.update(data)
+        if not digest.is_right(content):
+            raise VerbError(
+                "CC-STAGE-015", f"{content.name}: it is listed as empty, and with a hash of something"
+            )
+        self._identify(content, digest)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            write_all(descriptor, data, path)
+            self._install(descriptor, path, content.paths)
+        finally:
+            os.close(descriptor)
+        content.whole = True
+        self.received.complete(content.sha256, os.fsdecode(path))
+
+    def _rename(self, path: bytes, name: str) -> None:
+        with open_parent(self._root, name, make=True) as (folder, last):
+            with suppress(OSError):
+                os.stat(last, dir_fd=folder, follow_symlinks=False)
+                self.replaced += 1
+            os.replace(path, last, dst_dir_fd=folder)
+        self.files += 1
