@@ -87,7 +87,12 @@ def find_addresses(
     # imports all facts of nodes, which is not needed for small code
     from clusterctl.plans.launch.network import resolve_network
 
-    ips = {node.name: resolve_network(node, None).ip for node in nodes if not node.nic and not node.network}
+    # of a node with `nic` or `network` only, its facts decide
+    ips = {
+        node.name: resolve_network(node, None).ip
+        for node in nodes
+        if node.ip or not (node.nic or node.network)
+    }
     unknown = [node for node in nodes if not ips.get(node.name)]
     probe = tasks.probe
     for outcome in cluster.each(

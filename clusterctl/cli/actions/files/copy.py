@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import find_addresses, transfer_exit_code
 from clusterctl.cli.context.load import expand
-from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
+from clusterctl.cli.context.nodes import interpreter, notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.files.node_files import (
     NodeFiles,
     NodeListing,
@@ -32,6 +31,7 @@ from clusterctl.client.files.target_dir import (
 )
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
+from clusterctl.client.rpc.tasks import start_ahead
 from clusterctl.client.sync.scan import ScanResult, scan_files
 from clusterctl.client.sync.upload import Distribution, SentFiles, TreeUpload, send_files
 from clusterctl.console.documents.output import write_document
@@ -45,7 +45,6 @@ from clusterctl.console.results import (
 )
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
-from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.sync.listed_files import (
     MAX_NAMES,
     CopyPath,
@@ -141,6 +140,10 @@ class Copy:
         """Open the connections, and find the run if one was named: only its nodes take part then."""
         with open_cluster() as cluster:
             if self._options.run is not None:
+                # half as much as all else that is imported here
+                from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
+                from clusterctl.plans.runs.selection import choose_run
+
                 found = find_runs(cluster, self._inventory.nodes, self._options.run, only_one=True)
                 report_failures(found.errors)
                 run_id = choose_found_run(choose_run, found.runs, self._options.run, "--run")
@@ -213,6 +216,8 @@ class Copy:
     def _relay(self, cluster: Cluster, copy_path: CopyPath, to: CopyPath, *, folder: bool) -> None:
         """Copy what nodes have to others; of several each goes to a directory of its name."""
         sources, targets = self._nodes(copy_path), self._nodes(to)
+        # which start Python while a source hashes its files
+        cluster.open_early(targets, then=lambda c, node: start_ahead(c, node, interpreter(node), 1))
         for source in sources:
             path = to.path if len(sources) == 1 else to.below(source.name)
             others = [node for node in targets if node != source or path != copy_path.path]
