@@ -335,6 +335,14 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-USE-037": Entry(
+        "error",
+        "the job stages nothing",
+        do="Add `stage:` to the job file",
+        cases={
+            "": Case("{file} has no `stage:`", "write `stage:` and below it, for example, `- from: ./data`"),
+        },
+    ),
     "CC-USE-040": Entry(
         "error",
         "the output file already exists; `--force` replaces it",

@@ -270,6 +270,7 @@ TRANSFERS = {
     "code": SENT,
     "copy": SENT,
     "setup": SENT,
+    "stage": SENT,
     "pull": RECEIVED,
 }  # phases in which bytes are counted, and their direction
 _WIDTH = 7

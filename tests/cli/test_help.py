@@ -212,7 +212,7 @@ def test_two_groups_of_verbs() -> None:
     assert list(next(iter(VERB_GROUPS.values()))) == [
         "init", "check", "launch", "logs", "status", "ps", "stop", "pull", "top", "diagnose", "report", "ui", "lab",
     ]  # fmt: skip
-    assert len(VERBS) == 26
+    assert len(VERBS) == 27
 
 
 def test_a_result_that_had_another_name() -> None:

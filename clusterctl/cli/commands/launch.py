@@ -263,6 +263,54 @@ def sync(
 
 
 @click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl stage job.yaml", "all nodes of the job"),
+        ("clusterctl stage job.yaml --dry-run", "what would be copied where"),
+        ("clusterctl stage job.yaml --nodes gpu05", "a new node"),
+    ],
+)
+@click.argument("job_file", metavar="[JOB.yaml]", required=False, shell_complete=complete_job_file)
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be copied to which node, and stop; writes nothing."
+)
+@with_node_options
+@set_option
+@json_option("Write what every node has got as JSON.")
+@shared_options
+def stage(
+    settings: Settings,
+    job_file: str | None,
+    dry_run: bool,
+    pattern: str | None,
+    exclude: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Copy the models and data that a job names to its nodes.
+
+    What `stage:` of the job lists comes from this machine, from a node, or from a hub that one node downloads from;
+    the nodes pass it on to each other while it comes, so that all have it in the time of one copy. What is there
+    already is not copied again, and a transfer that was interrupted is continued. `launch` does the same before it
+    starts a run.
+    """
+    from clusterctl.cli.actions.files.stage import StageOptions, stage_job
+    from clusterctl.plans.launch.placement import plan_placement
+
+    job = load_job(job_file, overrides, ())
+    inventory = load_inventory(settings, on_slurm=True)
+    if not job.stage:
+        raise UsageError("CC-USE-037", file=job.file)
+    on_slurm = inventory.slurm is not None
+    nodes = (
+        inventory.nodes
+        if on_slurm
+        else [member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)]
+    )
+    return stage_job(job, inventory, nodes, StageOptions(dry_run, as_json))
+
+
+@click.command(
     cls=RawArgumentsCommand,
     examples=[
         ("clusterctl export slurm job.yaml -o job.sbatch", "then: sbatch job.sbatch"),

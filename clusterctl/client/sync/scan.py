@@ -118,10 +118,13 @@ def scan_source(
     return ScanResult(manifest, tuple(walk.warnings), root, Contents(walk.root, manifest))
 
 
-def scan_files(source: str, name: str) -> ScanResult:
+def scan_files(
+    source: str, name: str, cache_dir: Path | None = None, progress: ScanProgress = UNSEEN
+) -> ScanResult:
     """Walk and hash a file or a directory of this machine; nothing is left out but what is no file.
 
-    With a name all paths begin with it. UsageError if there is nothing, SyncError for what cannot be read.
+    `cache_dir` is a folder of ours for remembered hashes. With a name all paths begin with it. UsageError if there is
+    nothing, SyncError for what cannot be read.
     """
     decode_name(os.fsencode(name))  # refused like any name below it
     try:
@@ -136,7 +139,9 @@ def scan_files(source: str, name: str) -> ScanResult:
         walk.add(decode_name(os.fsencode(top.name)), top)
     if walk.gave_up:
         raise UsageError("CC-SYNC-002", "files", count=len(walk.files), most=MAX_NAMED_FILES)
-    manifest = walk.hash_all(StatCache(None, walk.root))
+    cache = StatCache(cache_dir, walk.root if is_folder else os.fsencode(top))
+    manifest = walk.hash_all(cache, progress)
+    cache.save()
     prefix = f"{name}/" if name else ""
     shown = [
         entry._replace(path=(prefix + entry.path) if is_folder else name or entry.path)

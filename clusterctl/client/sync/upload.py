@@ -280,7 +280,10 @@ def send_tree(
 
 @dataclass(frozen=True)
 class SentFiles:
-    """What became of the files that a node was to take; `kept` are some of those that it has with other content."""
+    """What became of the files that a node was to take; `kept` are some of those that it has with other content.
+
+    `replaced` are files that had other content.
+    """
 
     files: int
     bytes: int
@@ -289,16 +292,18 @@ class SentFiles:
     kept_count: int
     sent: int
     taken: int
+    replaced: int = 0
 
     def __add__(self, other: SentFiles) -> SentFiles:
         return SentFiles(
-            self.files + other.files,
-            self.bytes + other.bytes,
-            self.unchanged + other.unchanged,
-            self.kept + other.kept,
-            self.kept_count + other.kept_count,
-            self.sent + other.sent,
-            self.taken + other.taken,
+            files=self.files + other.files,
+            bytes=self.bytes + other.bytes,
+            unchanged=self.unchanged + other.unchanged,
+            kept=self.kept + other.kept,
+            kept_count=self.kept_count + other.kept_count,
+            sent=self.sent + other.sent,
+            taken=self.taken + other.taken,
+            replaced=self.replaced + other.replaced,
         )
 
 
@@ -315,13 +320,14 @@ def send_files(
         session.send({"manifest": True}, upload.scan.contents.listing)
         report = transfer.receive_until("copied").record("copied")
         return SentFiles(
-            report.count("files"),
-            report.count("bytes"),
-            report.count("unchanged"),
-            report.texts("kept", MAX_DIFFERING, 300),
-            report.count("kept_count"),
-            transfer.sent,
-            transfer.taken,
+            files=report.count("files"),
+            bytes=report.count("bytes"),
+            unchanged=report.count("unchanged"),
+            kept=report.texts("kept", MAX_DIFFERING, 300),
+            kept_count=report.count("kept_count"),
+            sent=transfer.sent,
+            taken=transfer.taken,
+            replaced=report.count("replaced"),
         )
     except BaseException:
         if upload.distribution is not None:

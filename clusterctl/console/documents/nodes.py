@@ -230,6 +230,41 @@ class CopyDocument(TypedDict):
     errors: list[FailedNode]
 
 
+class StagedNode(TypedDict):
+    """What a node has got, or would get: files and bytes, of which it took some from another node."""
+
+    node: str
+    files: int
+    bytes: int
+    unchanged: int
+    replaced: int
+    sent: int
+    taken: int
+
+
+StagedEntry = TypedDict(
+    "StagedEntry",
+    {
+        "from": str,
+        "to": str,
+        "revision": str,
+        "tree": str,
+        "files": int,
+        "bytes": int,
+        "nodes": list[StagedNode],
+    },
+)
+
+
+class StageDocument(TypedDict):
+    """What was staged, or with `dry_run` would be: each entry of the job with its hash, and what each node got."""
+
+    schema: Literal[1]
+    dry_run: bool
+    staged: list[StagedEntry]
+    errors: list[FailedNode]
+
+
 class SyncedNode(TypedDict):
     """What a node holds: `tree` is the hash of the code, null where it does not hold it; sizes in bytes."""
 

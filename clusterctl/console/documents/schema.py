@@ -27,6 +27,7 @@ from clusterctl.console.documents.nodes import (
     LabsDocument,
     OrphansDocument,
     PullDocument,
+    StageDocument,
     SyncDocument,
     TopDocument,
 )
@@ -90,6 +91,7 @@ Document = (
     | CommandLine
     | CommandEndLine
     | SyncDocument
+    | StageDocument
     | ExportDocument
     | InventoryDocument
     | ExplanationDocument
@@ -132,6 +134,7 @@ VERBS: Mapping[str, VerbJson] = {
     "exec": VerbJson(
         (ExecDocument, CommandLine, CommandEndLine), f"One document; with --no-fold {ONE_PER_LINE}."
     ),
+    "stage": VerbJson((StageDocument,)),
     "sync": VerbJson((SyncDocument,)),
     "export": VerbJson((ExportDocument,)),
     "inventory show": VerbJson((InventoryDocument,)),

@@ -147,7 +147,7 @@ def _main(export: Export) -> list[str]:
     functions = "node_settings choose_network run_job run_task"
     functions += " activate_node" if render_activate(export) else ""
     variables += " environment" if export.setup else ""
-    uses_stage = "stage_dir" in used_placeholders(job)
+    uses_stage = bool(used_placeholders(job) & {"stage_dir"})
     variables += " stage_dir" if uses_stage else ""
     shell = "bash -lc" if render_activate(export) else "bash -c"
     return [

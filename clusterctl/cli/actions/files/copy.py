@@ -9,18 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clusterctl.cli.actions.sync import find_addresses, transfer_exit_code
+from clusterctl.cli.actions.files.transfer import Target, Transfer
+from clusterctl.cli.actions.sync import transfer_exit_code
 from clusterctl.cli.context.load import expand
-from clusterctl.cli.context.nodes import interpreter, notice, open_cluster, report_failures, with_any_python
-from clusterctl.client.files.node_files import (
-    NodeFiles,
-    NodeListing,
-    list_request,
-    open_node_files,
-    open_taking,
-    protocol_error,
-    relayed,
-)
+from clusterctl.cli.context.nodes import interpreter, notice, open_cluster, report_failures
 from clusterctl.client.files.receiver import (
     DownloadReport,
     Downloads,
@@ -29,11 +21,10 @@ from clusterctl.client.files.target_dir import (
     UsersDirectory,
     remove_meta,
 )
-from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import Interpreter
+from clusterctl.client.rpc.cluster import Cluster, Outcome
 from clusterctl.client.rpc.tasks import start_ahead
-from clusterctl.client.sync.scan import ScanResult, scan_files
-from clusterctl.client.sync.upload import Distribution, SentFiles, TreeUpload, send_files
+from clusterctl.client.sync.scan import scan_files
+from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import (
@@ -46,21 +37,18 @@ from clusterctl.console.results import (
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.sync.listed_files import (
-    MAX_NAMES,
     CopyPath,
     FileSource,
-    RelayPlan,
     parse_copy_path,
     parse_copy_paths,
     plan_gather,
-    plan_relay,
 )
-from clusterctl.plans.sync.manifest import MAX_NAMED_FILES, Manifest
+from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import TakeRequest
+    from clusterctl.cli.actions.files.transfer import Giving
 
 
 @dataclass(frozen=True)
@@ -160,17 +148,9 @@ class Copy:
         # those of a Slurm cluster share the directories, which are read and written on the login node
         return nodes if self._inventory.slurm is None else nodes[:1]
 
-    def _list_files(
-        self, c: Any, node: Node, selected: Sequence[FileSource], *, hashed: bool = False
-    ) -> tuple[NodeFiles, NodeListing]:
-        """Have a node list what is asked for; the conversation stays open."""
-        request = list_request(node, selected, MAX_NAMED_FILES, run_id=self._run_id, hashed=hashed)
-        most_name_bytes = 4 * MAX_NAMES if hashed else MAX_NAMES
-
-        def list_files(python: Interpreter) -> tuple[NodeFiles, NodeListing]:
-            return open_node_files(c, python, request, selected, most_name_bytes)
-
-        return with_any_python(node, list_files)[0]
+    def _transfer(self, cluster: Cluster) -> Transfer:
+        is_shared = self._inventory.slurm is not None
+        return Transfer(cluster, self._phases, self._run_id, is_shared=is_shared)
 
     def _download_all(self, cluster: Cluster, copy_paths: Sequence[CopyPath], to: CopyPath) -> None:
         by_node: dict[str, tuple[Node, list[CopyPath]]] = {}
@@ -182,12 +162,13 @@ class Copy:
         is_new = not folder.exists()
         nodes = [node for node, _ in by_node.values()]
         self._phases = Phases([node.name for node in nodes])
+        transfer = self._transfer(cluster)
         downloads = Downloads(folder, self._phases, overwrite=self._options.overwrite, hidden=False)
         is_home = folder.resolve() == Path.home().resolve()
 
         def fetch(c: Any, node: Node) -> tuple[DownloadReport, Path]:
             selected = [source_of(source, new_name or source.name) for source in by_node[node.name][1]]
-            files, listing = self._list_files(c, node, selected)
+            files, listing = transfer.list_files(c, node, selected)
             report, inner, users = DownloadReport(), node.name, None
             if len(nodes) == 1:  # into a directory that may hold other files of the user
                 inner, users = "", UsersDirectory({one.name for one in selected}, is_new, is_home)
@@ -196,7 +177,8 @@ class Copy:
             return report, directory.path / new_name
 
         try:
-            self._on_all(cluster, nodes, fetch, "pull", self._results.received.__setitem__)
+            outcomes = partial(cluster.each, nodes, fetch, step=tr("copying"))
+            self._on_all(cluster, nodes, outcomes, "pull", self._results.received.__setitem__)
         except BaseException:
             downloads.close()
             raise
@@ -208,10 +190,11 @@ class Copy:
         for warning in files.warnings:
             notice(warning)
         self._results.left_out = self._results.left_out or bool(files.warnings)
-        nodes = self._nodes(to)
-        size = files.manifest.size
-        distribution = find_addresses(cluster, "auto", nodes, size) if len(nodes) > 1 else None
-        self._send(cluster, files, nodes, (to.path, copy_path.name, folder), distribution)
+        nodes, target = self._nodes(to), self._target(to.path, copy_path.name, folder=folder)
+        self._send(cluster, nodes, target, lambda transfer: transfer.send(files, nodes, target))
+
+    def _target(self, path: str, name: str, *, folder: bool) -> Target:
+        return Target(path, name, folder, self._options.overwrite)
 
     def _relay(self, cluster: Cluster, copy_path: CopyPath, to: CopyPath, *, folder: bool) -> None:
         """Copy what nodes have to others; of several each goes to a directory of its name."""
@@ -221,48 +204,34 @@ class Copy:
         for source in sources:
             path = to.path if len(sources) == 1 else to.below(source.name)
             others = [node for node in targets if node != source or path != copy_path.path]
-            into = (path, copy_path.name, folder or len(sources) > 1)
+            target = self._target(path, copy_path.name, folder=folder or len(sources) > 1)
             try:
-                self._relay_from(cluster, source, copy_path, others, into)
+                self._relay_from(cluster, source, copy_path, others, target)
             except ClusterctlError as error:
                 if len(sources) == 1:
                     raise
                 self._results.errors.append(error)  # what the others have is copied all the same
 
     def _relay_from(
-        self,
-        cluster: Cluster,
-        source: Node,
-        copy_path: CopyPath,
-        targets: Sequence[Node],
-        into: tuple[str, str, bool],
+        self, cluster: Cluster, source: Node, copy_path: CopyPath, nodes: Sequence[Node], target: Target
     ) -> None:
-        giving = self._list_to_give(cluster.connection(source), source, copy_path, copy_path.name)
+        selected = source_of(copy_path, copy_path.name)
+        giving = self._transfer(cluster).list_to_give(cluster.connection(source), source, selected)
         with giving[0]:
             self._report_left_out(source.name, giving[1].left_out)
-            self._pass_on(cluster, source, giving, giving[1].manifest, targets, into)
-
-    def _list_to_give(
-        self, c: Any, node: Node, copy_path: CopyPath, name: str
-    ) -> tuple[NodeFiles, RelayPlan]:
-        """Have a node list with hashes what others get from it."""
-        files, listing = self._list_files(c, node, [source_of(copy_path, name)], hashed=True)
-        try:
-            return files, plan_relay(listing.entries)
-        except ValueError as error:
-            files.close()
-            raise protocol_error(node.name, str(error)) from error
+            self._pass_on(cluster, source, giving, giving[1].manifest, nodes, target)
 
     def _gather(self, cluster: Cluster, copy_path: CopyPath) -> None:
         """List what all nodes have, then send each what it lacks, from the first that has it."""
         nodes = self._nodes(copy_path)
         if len(nodes) < 2:
             raise UsageError("CC-COPY-001", "gather", name=nodes[0].name)
-        giving: dict[str, tuple[NodeFiles, RelayPlan]] = {}
+        giving: dict[str, Giving] = {}
+        transfer, selected = self._transfer(cluster), source_of(copy_path, "")
         missing: list[ClusterctlError] = []
 
-        def start_giving(c: Any, node: Node) -> tuple[NodeFiles, RelayPlan]:
-            return self._list_to_give(c, node, copy_path, "")
+        def start_giving(c: Any, node: Node) -> Giving:
+            return transfer.list_to_give(c, node, selected)
 
         try:
             for outcome in cluster.each(nodes, start_giving, step=tr("reading its files")):
@@ -287,8 +256,8 @@ class Copy:
             for name, receivers, manifest in plan.parts:
                 source = next(node for node in nodes if node.name == name)
                 targets = [node for node in nodes if node.name in receivers]
-                into = (copy_path.path, "", True)
-                self._pass_on(cluster, source, giving[name], manifest, targets, into)
+                target = self._target(copy_path.path, "", folder=True)
+                self._pass_on(cluster, source, giving[name], manifest, targets, target)
             self._results.gathered = not plan.parts and not self._results.left_out
         finally:
             for files, _ in giving.values():
@@ -305,78 +274,32 @@ class Copy:
         self,
         cluster: Cluster,
         source: Node,
-        giving: tuple[NodeFiles, RelayPlan],
+        giving: Giving,
         manifest: Manifest,
-        targets: Sequence[Node],
-        into: tuple[str, str, bool],
+        nodes: Sequence[Node],
+        target: Target,
     ) -> None:
-        """Send nodes what one of them has, from it where they reach it, else from here."""
-        files, relay = giving
-        nodes = [source, *(node for node in targets if node != source)]
-        on_slurm = self._inventory.slurm is not None  # then both are the login node
-        distribution = None if on_slurm else find_addresses(cluster, "tree", nodes, manifest.size)
-        offer = distribution.offer(source.name, manifest.size) if distribution else None
-        port = files.provide(offer) if offer else None
-        if distribution is None or port is None:
-            self._send(cluster, relayed(files, relay, manifest), targets, into, None)
-            return
-        distribution.add_source(source.name, port)
-        self._send(cluster, relayed(files, relay, manifest), targets, into, distribution)
+        """Send nodes what one of them has."""
+        self._send(
+            cluster, nodes, target, lambda transfer: transfer.pass_on(source, giving, manifest, nodes, target)
+        )
 
     def _send(
         self,
         cluster: Cluster,
-        files: ScanResult,
         nodes: Sequence[Node],
-        into: tuple[str, str, bool],
-        distribution: Distribution | None,
+        target: Target,
+        send: Callable[[Transfer], Iterator[Outcome[SentFiles]]],
     ) -> None:
-        path, name, folder = into
         self._phases = Phases([node.name for node in nodes])
-        upload = TreeUpload(files, None, distribution, self._phases.add_expected, self._phases.add_taken)
-
-        def send(c: Any, node: Node) -> SentFiles:
-            offer = distribution.offer(node.name, files.manifest.size) if distribution else None
-            request: TakeRequest = {
-                "workdir": node.workdir,
-                "node": node.name,
-                "run": self._run_id,
-                "path": path,
-                "name": name,
-                "folder": folder,
-                "overwrite": self._options.overwrite,
-                "private": files.private,
-                "provide": offer,
-                "staged": None,
-            }
-
-            def send_to_node(python: Interpreter) -> SentFiles:
-                session = open_taking(c, python, request, files.manifest)
-                try:
-                    count = partial(self._phases.add_bytes, node.name)
-                    sent = send_files(session, upload, node=node.name, progress=count)
-                except BaseException:
-                    session.close()
-                    raise
-                if distribution is not None and offer is not None:
-                    distribution.keep_open(session)
-                else:
-                    session.close()
-                return sent
-
-            return with_any_python(node, send_to_node)[0]
-
-        try:
-            self._on_all(cluster, nodes, send, "copy", partial(self._results.add_sent, path))
-        finally:
-            if distribution is not None:
-                distribution.close()
+        outcomes = partial(send, self._transfer(cluster))
+        self._on_all(cluster, nodes, outcomes, "copy", partial(self._results.add_sent, target.path))
 
     def _on_all(
         self,
         cluster: Cluster,
         nodes: Sequence[Node],
-        work: Callable[[Any, Node], Any],
+        outcomes: Callable[[], Iterator[Outcome[Any]]],
         phase: str,
         on_value: Callable[[str, Any], None],
     ) -> None:
@@ -384,7 +307,7 @@ class Copy:
         self._phases.set_steps(cluster.steps)
         self._phases.start(phase)
         try:
-            for outcome in self._phases.follow(phase, cluster.each(nodes, work, step=tr("copying"))):
+            for outcome in self._phases.follow(phase, outcomes()):
                 if outcome.error is not None:
                     self._results.errors.append(outcome.error)
                 else:

@@ -23,7 +23,7 @@ def test_a_source_that_fails_does_not_keep_the_others(monkeypatch: pytest.Monkey
     def relay(_: Any, source: Any, *others: Any) -> None:
         if source.name == "gpu01":
             raise NodeError("CC-COPY-002", "reported", node="gpu01", message="log does not exist")
-        relayed.append((source.name, others[2][0]))
+        relayed.append((source.name, others[2].path))
 
     monkeypatch.setattr(copy, "_relay_from", relay)
     no_cluster: Any = None
