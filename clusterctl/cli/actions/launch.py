@@ -27,8 +27,9 @@ from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.sync.distribution import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.sync.upload import Distribution, TransferAddress, TreeUpload
+from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import (
     Detail,
     Phases,

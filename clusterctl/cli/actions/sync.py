@@ -12,15 +12,9 @@ import click
 from clusterctl.cli.context.nodes import interpreter, notice, open_cluster, report_failures
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Answers, Cluster, collect
+from clusterctl.client.sync.distribution import Distribution, TransferAddress, Via
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.sync.upload import (
-    Distribution,
-    SharedHomeLocks,
-    SyncResult,
-    TransferAddress,
-    TreeUpload,
-    Via,
-)
+from clusterctl.client.sync.upload import SharedHomeLocks, SyncResult, TreeUpload
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases, render_size, render_upload
 from clusterctl.console.text import sanitize

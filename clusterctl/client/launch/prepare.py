@@ -25,8 +25,9 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import MAX_PARALLEL, Cluster, Observer, Outcome
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import stop_everywhere
+from clusterctl.client.sync.distribution import Distribution
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.sync.upload import Distribution, SharedHomeLocks, TreeUpload
+from clusterctl.client.sync.upload import SharedHomeLocks, TreeUpload
 from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan

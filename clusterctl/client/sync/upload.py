@@ -5,31 +5,23 @@ Nodes that share a work directory are sent it in turns: the first alone, then al
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.session import ReplyReader, Session
+from clusterctl.client.sync.distribution import Distribution, Provider
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, SyncError
-from clusterctl.node_texts import translate_node_text
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.contents import Offer, Source
+    from clusterctl.protocol.messages.contents import Source
 
-Via = Literal["auto", "direct", "tree"]
-
-MIN_NODES = 3  # nodes for which passing on can win
-MIN_TOTAL_BYTES = 256_000_000  # bytes for all nodes together; below, the rounds cost more than they save
-# receivers that failed, before any had it, from which it follows that the nodes do not reach each other
-MAX_FAILURES = 2
-MAX_RECEIVERS = 3  # at once from one node, which turns away more than four (node/sync/transfer.py)
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
 MAX_DIFFERING = 20  # paths that are named
@@ -37,161 +29,6 @@ ATTEMPTS = 3  # times that a node looks what it lacks (node/verbs/sync.py)
 MAX_PROVIDERS = 6  # that a node may report a problem with; after that we send it the rest
 # Each time it reports what it lacks, and then that it has all; problems, place, stored and tree are the rest.
 MAX_ANSWERS = 2 * ATTEMPTS + MAX_PROVIDERS + 4
-
-
-@dataclass(frozen=True)
-class TransferAddress:
-    """Where a node can be reached by the others, and on which ports it may listen."""
-
-    address: str
-    ports: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Provider:
-    """A node that has all contents, and the port where it gives them on."""
-
-    node: str
-    address: str
-    port: int
-
-
-@dataclass
-class Distribution:
-    """Puts the nodes that lack contents into a chain; used by one thread for each node, and closed when all have them.
-
-    The first is sent them from here. Each other receives them from the one that was last before it, which sends on what
-    it receives while it receives it. A node that fails is left out: the next continues with the one before it.
-    `addresses` are the training addresses by node; with `auto` there is a chain where that saves much sending.
-    """
-
-    via: Via
-    addresses: Mapping[str, TransferAddress]
-    notice: Callable[[str], None] = lambda _: None
-    token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-        self._chain: list[Provider] = []  # to which more receivers may go
-        self._before: dict[Provider, Provider | None] = {}
-        self._own: dict[str, Provider] = {}  # by receiver: at which it sends on
-        self._provider_of: dict[str, Provider] = {}  # by receiver that is not done
-        self._complaints: defaultdict[Provider, set[str]] = defaultdict(set)
-        self._open_sessions: list[Session] = []
-        self._any_succeeded = False  # one node has had it from another
-
-    def offer(self, node: str, size: int) -> Offer | None:
-        """Return where a node is to provide contents, of a tree of `size` bytes; None if it is not."""
-        if node not in self.addresses or not self._is_worthwhile(size):
-            return None
-        address = self.addresses[node]
-        return {"address": address.address, "ports": address.ports, "token": self.token}
-
-    def add_source(self, node: str, port: int) -> None:
-        """Begin the chain with a node that has everything."""
-        with self._lock:
-            self._append(node, port)
-
-    def join(self, node: str, port: int | None, size: int) -> Provider | None:
-        """Put a node that lacks `size` bytes at the end, if it provides at a port; return whom it receives from.
-
-        None: it lacks nothing, or we send it.
-        """
-        with self._lock:
-            last = self._chain[-1] if self._chain else None
-            if port is not None and node in self.addresses:
-                self._own[node] = self._append(node, port)
-            if size and node in self.addresses and self._is_worthwhile(size):
-                return self._assign(node, last)
-            return None
-
-    def replace_provider(self, node: str, problem: str) -> Provider | None:
-        """Return the provider before that of a node, which reports a problem with it; None if we send."""
-        with self._lock:
-            failed = self._provider_of.pop(node, None)
-            if failed is None:
-                return None
-            self._complaints[failed].add(node)
-            if len(self._complaints[failed]) >= MAX_FAILURES:
-                self._leave_out(failed)
-            before = self._assign(node, self._before[failed])
-        facts = {"node": node, "provider": failed.node, "problem": translate_node_text(problem)}
-        if before is None:
-            text = tr(
-                "{node} could not fetch files from {provider} ({problem}); they are sent from this machine",
-                **facts,
-            )
-        else:
-            text = tr(
-                "{node} could not fetch files from {provider} ({problem}); it continues with {other}",
-                other=before.node,
-                **facts,
-            )
-        self.notice(text)
-        return before
-
-    def index_of(self, provider: Provider) -> int:
-        """Return how far a provider is from the beginning of the chain, from 1."""
-        with self._lock:
-            index, before = 1, self._before[provider]
-            while before is not None:
-                index, before = index + 1, self._before[before]
-            return index
-
-    def succeed(self, node: str) -> None:
-        """A node has all contents: one that had them from another shows that the nodes reach each other."""
-        with self._lock:
-            provider = self._provider_of.pop(node, None)
-            self._any_succeeded = self._any_succeeded or provider is not None
-
-    def remove_node(self, node: str) -> None:
-        """A node has failed: no other is to receive from it."""
-        with self._lock:
-            self._provider_of.pop(node, None)
-            if node in self._own:
-                self._leave_out(self._own[node])
-
-    def keep_open(self, session: Session) -> None:
-        """Leave a conversation open until all have the code."""
-        self._open_sessions.append(session)
-
-    def close(self) -> None:
-        """Stop the providers: they close their listeners."""
-        while self._open_sessions:
-            with suppress(Exception):
-                self._open_sessions.pop().close()
-
-    def _append(self, node: str, port: int) -> Provider:
-        provider = Provider(node, self.addresses[node].address, port)
-        self._before[provider] = self._chain[-1] if self._chain else None
-        self._chain.append(provider)
-        return provider
-
-    def _assign(self, node: str, provider: Provider | None) -> Provider | None:
-        """Assign a node to a provider, or to the next before it that may have one receiver more."""
-        if not self._any_succeeded and len(set().union(*self._complaints.values())) >= MAX_FAILURES:
-            return None  # the nodes do not reach each other: each is sent it from here, all at the same time
-        while provider is not None:
-            receivers = list(self._provider_of.values()).count(provider)
-            if (
-                provider in self._chain
-                and receivers < MAX_RECEIVERS
-                and node not in self._complaints[provider]
-            ):
-                self._provider_of[node] = provider
-                return provider
-            provider = self._before[provider]
-        return None
-
-    def _leave_out(self, provider: Provider) -> None:
-        if provider in self._chain:
-            self._chain.remove(provider)
-
-    def _is_worthwhile(self, size: int) -> bool:
-        """Decide whether a chain beats sending `size` bytes to every node."""
-        if self.via == "auto":
-            return len(self.addresses) >= MIN_NODES and size * len(self.addresses) >= MIN_TOTAL_BYTES
-        return self.via == "tree" and len(self.addresses) > 1
 
 
 @dataclass
@@ -346,6 +183,7 @@ class _Transfer:
         self.session, self.scan, self.node, self.progress = session, upload.scan, node, progress
         self._on_expected, self._on_taken = upload.on_expected, upload.on_taken
         self.sent = self.taken = self._answers = self._rounds = self._problems = 0
+        self._named = 0  # providers that the node was sent
         self._reported_taken = 0  # bytes from other nodes that `on_taken` has received
         self._distribution = upload.distribution
         self._provider: Provider | None = None
@@ -381,18 +219,13 @@ class _Transfer:
                 provider = self._distribution.join(self.node, header.integer("port", 1, 65535), size)
         elif problem and self._provider is not None and self._distribution is not None:
             self._count_taken(previously_missing - size)
+            if header.integer("turn", 0) != self._named:
+                return  # it reports a provider that it is to leave anyway: the next one is on its way to it
             self._problems += 1
             if self._problems <= MAX_PROVIDERS:
                 provider = self._distribution.replace_provider(self.node, problem)
-        self._provider = provider or self._provider
         if provider is not None and self._distribution is not None:
-            address: Source = {
-                "address": provider.address,
-                "port": provider.port,
-                "token": self._distribution.token,
-                "index": self._distribution.index_of(provider),
-            }
-            self.session.send({"source": address})
+            self._name_provider(self._distribution, provider)
             return
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
@@ -407,9 +240,25 @@ class _Transfer:
             self._distribution.succeed(self.node)
 
     def _on_beat(self, beat: Untrusted) -> None:
-        """Report what has come from another node since the last beat."""
-        if self._provider is not None:
-            self._report_taken(min(beat.integer("taken", 0) or 0, self.taken + self._missing_bytes))
+        """Report what has come from another node since the last beat, and name a provider that is faster."""
+        if self._provider is None or self._distribution is None:
+            return
+        taken = beat.integer("taken", 0) or 0
+        self._report_taken(min(taken, self.taken + self._missing_bytes))
+        moved = self._distribution.report_progress(self.node, taken, beat.integer("waited", 0) or 0)
+        if moved is not None and self._named < MAX_PROVIDERS:
+            self._name_provider(self._distribution, moved)
+
+    def _name_provider(self, distribution: Distribution, provider: Provider) -> None:
+        self._provider, self._named = provider, self._named + 1
+        address: Source = {
+            "address": provider.address,
+            "port": provider.port,
+            "token": distribution.token,
+            "index": distribution.index_of(provider),
+            "turn": self._named,
+        }
+        self.session.send({"source": address})
 
     def _count_taken(self, size: int) -> None:
         self.taken += size

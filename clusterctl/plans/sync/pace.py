@@ -16,7 +16,7 @@ SLOW = 0.4  # of the median rate
 
 @dataclass(frozen=True)
 class Sample:
-    """What a receiver had at a time (seconds): bytes from other nodes, and seconds in which those had nothing to send."""
+    """What a receiver had by a time (seconds): bytes from other nodes, and seconds in which those had none to send."""
 
     time: float
     taken: int

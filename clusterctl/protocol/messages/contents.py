@@ -17,22 +17,24 @@ class Offer(TypedDict):
 
 
 class Source(TypedDict):
-    """Another node that has the contents, or receives them; `index` counts the chain from 1."""
+    """A node that has contents, or receives them; `index` counts the chain from 1, `turn` the providers of a node."""
 
     address: str
     port: int
     token: str
     index: int
+    turn: int
 
 
 class Missing(TypedDict):
-    """Contents that are not here; `source_problem` is why another node could not give them.
+    """Contents that are not here; `source_problem` is why the provider of a `turn` could not give them.
 
     At `port` the node sends on what it has, and what it receives.
     """
 
     missing: list[str]
     source_problem: NotRequired[str]
+    turn: NotRequired[int]
     port: NotRequired[int]
 
 

@@ -109,7 +109,7 @@ MAX_BYTES = {
     "clean": 28_500,
     "connect": 22_400,
     "diagnose": 28_700,
-    "download": 67_500,
+    "download": 67_800,
     "exec": 9_000,
     "files": 43_800,
     "follow": 34_800,

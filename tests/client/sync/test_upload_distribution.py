@@ -20,12 +20,11 @@ import pytest
 from pipenodes import PipeSession
 from waiting import HANG
 
+from clusterctl.client.sync import distribution
+from clusterctl.client.sync.distribution import Distribution, Provider, TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import (
-    Distribution,
-    Provider,
     SyncResult,
-    TransferAddress,
     TreeUpload,
     send_tree,
 )
@@ -445,3 +444,88 @@ def wait_until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class Clock:
+    """A time that a test sets, in the place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Return it."""
+        return self.now
+
+
+class SlowChain:
+    """A chain whose receivers report every 2 s, by MB that have come and seconds of waiting, each a second's."""
+
+    def __init__(self, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.notices: list[str] = []
+        self.chain = replace(chain_of(names), notice=self.notices.append)
+        self._clock = Clock()
+        monkeypatch.setattr(distribution, "time", self._clock)
+        self._totals = dict.fromkeys(names[1:], (0, 0.0))
+        self.chain.add_source(names[0], 1)
+        for port, name in enumerate(names[1:], 2):
+            self.chain.join(name, port, SIZE)
+
+    def report(self, rounds: int, **rates: tuple[float, float]) -> dict[str, str]:
+        """Have all report some times; gives who was sent a new provider."""
+        moved = {}
+        for _ in range(rounds):
+            self._clock.now += 2
+            for name, (rate, waited) in rates.items():
+                taken, all_waited = self._totals[name]
+                self._totals[name] = taken + int(2e6 * rate), all_waited + 2 * waited
+                provider = self.chain.report_progress(name, *self._totals[name])
+                if provider is not None:
+                    moved[name] = provider.node
+        return moved
+
+
+def test_a_node_that_receives_slowly_goes_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its receiver continues with its provider, it continues with the last, and its rate is in the notice."""
+    slow = SlowChain("abcde", monkeypatch)
+    behind = (4, 0.9)  # what passes the slow node; its receivers mostly wait
+    assert slow.report(2, b=(40, 0), c=(4, 0), d=behind, e=behind) == {}
+    assert slow.report(3, b=(40, 0), c=(4, 0), d=behind, e=behind) == {"c": "e", "d": "b"}
+    (notice,) = slow.notices
+    assert notice == "c receives 4.0 MB/s from b, most nodes 32.0 MB/s: no other node waits for it now"
+    assert [slow.chain.index_of(at(name, port)) for port, name in enumerate("abcde", 1)] == [1, 2, 5, 3, 4]
+    assert slow.report(9, b=(40, 0), c=(4, 0), d=(40, 0), e=(40, 0)) == {}
+    assert len(slow.notices) == 1
+
+
+def test_a_node_that_sends_slowly_loses_its_receivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of them that is slow could be at fault itself; the second shows that it is the provider."""
+    slow = SlowChain("abcde", monkeypatch)
+    slow.report(4, b=(40, 0), c=(4, 0), d=(4, 0.9), e=(4, 0.9))
+    moved = slow.report(6, b=(40, 0), c=(40, 0), d=(4, 0), e=(4, 0.9))
+    assert moved == {"d": "a"}
+    assert slow.notices[1] == "b sends 4.0 MB/s, most nodes 40.0 MB/s: its receivers continue with a"
+    assert slow.chain.replace_provider("d", "it does not answer") is None, "nothing is before it"
+
+
+def test_equal_nodes_are_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the source is slow, all are; where few nodes receive, there is nothing to compare with."""
+    slow = SlowChain("abcde", monkeypatch)
+    assert slow.report(9, b=(4, 0), c=(4, 0), d=(5, 0.1), e=(5, 0.1)) == {}
+    assert SlowChain("abc", monkeypatch).report(9, b=(40, 0), c=(4, 0)) == {}
+    assert slow.notices == []
+
+
+def test_the_last_node_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it: it is named once, and stays where it is."""
+    slow = SlowChain("abcd", monkeypatch)
+    assert slow.report(9, b=(40, 0), c=(40, 0), d=(4, 0)) == {}
+    assert len(slow.notices) == 1
+
+
+def test_a_failed_node_is_not_sent_where_it_was_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was to move, and reports a problem first: the provider that is next is chosen once."""
+    slow = SlowChain("abcde", monkeypatch)
+    slow.report(4, b=(40, 0), c=(4, 0), d=(4, 0.9), e=(4, 0.9))
+    slow.chain.remove_node("d")
+    assert slow.report(1, b=(40, 0), c=(4, 0)) == {}
+    assert slow.chain.report_progress("d", 10**9, 0) is None

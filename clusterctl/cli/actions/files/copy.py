@@ -109,6 +109,10 @@ class Copy:
             elif to.pattern is None:
                 self._download_all(cluster, copy_paths, to)
             else:
+                # they start Python while a source hashes its files
+                cluster.open_early(
+                    self._nodes(to), then=lambda c, node: start_ahead(c, node, interpreter(node), 1)
+                )
                 for copy_path in copy_paths:
                     self._relay(cluster, copy_path, to, folder=several or to.is_folder)
         return self._show()
@@ -199,8 +203,6 @@ class Copy:
     def _relay(self, cluster: Cluster, copy_path: CopyPath, to: CopyPath, *, folder: bool) -> None:
         """Copy what nodes have to others; of several each goes to a directory of its name."""
         sources, targets = self._nodes(copy_path), self._nodes(to)
-        # which start Python while a source hashes its files
-        cluster.open_early(targets, then=lambda c, node: start_ahead(c, node, interpreter(node), 1))
         for source in sources:
             path = to.path if len(sources) == 1 else to.below(source.name)
             others = [node for node in targets if node != source or path != copy_path.path]

@@ -14,8 +14,9 @@ from clusterctl.cli.actions.sync import transfer_exit_code
 from clusterctl.cli.context.load import expand, state_dir
 from clusterctl.cli.context.nodes import launch_record, notice, open_cluster, report_failures
 from clusterctl.client.rpc.cluster import Cluster, Outcome
+from clusterctl.client.sync.distribution import TransferAddress
 from clusterctl.client.sync.scan import ScanResult, scan_files
-from clusterctl.client.sync.upload import SentFiles, TransferAddress
+from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import HashProgress, Phases
 from clusterctl.console.staging import Staged, report_staged, staged_to_json

@@ -20,15 +20,9 @@ from clusterctl.client.files.node_files import (
 )
 from clusterctl.client.rpc.cluster import Cluster, Outcome
 from clusterctl.client.rpc.session import Interpreter
+from clusterctl.client.sync.distribution import Distribution, TransferAddress, Via
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.sync.upload import (
-    Distribution,
-    SentFiles,
-    TransferAddress,
-    TreeUpload,
-    Via,
-    send_files,
-)
+from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.console.progress import Phases
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, RelayPlan, plan_relay
 from clusterctl.plans.sync.manifest import MAX_NAMED_FILES, Manifest
