@@ -127,7 +127,9 @@ class Evidence:
         """
         from ...protocol.tracebacks import find_tracebacks, shorten_traceback
 
-        lines = read_end(path) if writer is None else find_own_lines(read_end(path), writer)
+        lines = read_end(path)
+        if writer is not None:
+            lines = find_own_lines(lines, writer, is_stuck=writer.rank in self._stuck)
         texts = [line.text for line in lines]
         failure["tracebacks"] = []
         for block in find_tracebacks(texts, TRACEBACKS):
@@ -151,15 +153,16 @@ class Evidence:
         return redact_values(line, self._secrets)
 
 
-def find_own_lines(lines: List[Line], writer: Worker) -> List[Line]:
+def find_own_lines(lines: List[Line], writer: Worker, *, is_stuck: bool = False) -> List[Line]:
     """Return the lines of one rank from a log that ranks share with their launcher: by torch's mark if it has any.
 
-    Lines without a mark are of a rank that exited with a code of its own; one that a signal ended wrote nothing.
+    Lines without a mark are of a rank that exited with a code of its own, or was stuck after its traceback; one that
+    another signal ended wrote nothing.
     """
     from ...protocol.tracebacks import marked_rank
 
     own = [line for line in lines if marked_rank(line.text) == writer.rank]
-    if own or writer.signal is not None:
+    if own or (writer.signal is not None and not is_stuck):
         return own
     return [line for line in lines if marked_rank(line.text) is None]
 

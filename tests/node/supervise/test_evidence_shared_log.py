@@ -55,3 +55,15 @@ def test_what_a_rank_writes_while_it_does_not_exit_is_no_sign_of_life(tmp_path: 
     worker.record_exit(6)
 
     assert [evidence.failures([worker])[0]["last_at"] == 1000 for evidence in (ended, stuck)] == [False, True]
+
+
+def test_a_rank_that_was_ended_because_it_was_stuck_has_written_its_traceback(tmp_path: Path) -> None:
+    """mpirun puts the ranks of a node in one log, without marks: of two that a signal ended it is the stuck one's."""
+    (tmp_path / "stderr.log").write_text("Traceback (most recent call last):\nValueError: bad batch\n")
+    workers = [Worker(identify(os.getpid()), Rank(rank), rank, 2, "") for rank in range(2)]
+    for worker in workers:
+        worker.record_exit(15)
+    evidence = Evidence(str(tmp_path), {})
+    evidence.on_worker_stuck(Rank(1))
+
+    assert [len(failure["tracebacks"]) for failure in evidence.failures(workers)] == [0, 1]
