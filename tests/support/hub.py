@@ -43,7 +43,7 @@ class Repository:
 
     files: Mapping[str, bytes]
     commit: str = COMMIT
-    revisions: tuple[str, ...] = ("main",)
+    revisions: tuple[str, ...] = ("main", "master")
     gated: bool = False  # only with the token
 
     def rows(self) -> list[dict[str, Any]]:
@@ -276,14 +276,14 @@ class HubHandler(BaseHTTPRequestHandler):
             self.send_response(200)
         self.send_headers({"Accept-Ranges": "bytes", **headers}, end - begin)
         if self.command != "HEAD":
-            self.send_slowly(content[begin:end])
+            self.send_slowly(content[begin:end], is_end=end == len(content) >= LARGE)
 
-    def send_slowly(self, content: bytes) -> None:
+    def send_slowly(self, content: bytes, *, is_end: bool) -> None:
         """Send the bytes of a file."""
         hub = self.server_hub
         cut, hub.cut_after = hub.cut_after, 0
         for begin in range(0, len(content), PIECE):
-            if hub.gate is not None and begin + PIECE >= len(content) >= LARGE:
+            if hub.gate is not None and is_end and begin + PIECE >= len(content):
                 hub.gate.wait()
             piece = content[begin : begin + PIECE]
             with hub.lock:

@@ -70,6 +70,10 @@ class Placement:
             for path in content.paths
         ] + self._links
 
+    def content_of(self, file: RemoteFile) -> Content:
+        """Return the content of a file."""
+        return self._by_key[find_key(file)]
+
     @property
     def links(self) -> List[TreeEntry]:
         """Return the links."""
@@ -88,7 +92,7 @@ class Placement:
             self._add(ref, f"{top}/refs/{revision}", data)
 
     def _add(self, file: RemoteFile, path: str, data: Optional[bytes] = None) -> None:
-        key = file.sha256 or file.git or path
+        key = find_key(file)
         content = self._by_key.get(key)
         if content is None:
             url = "" if data is not None else self._source.find_url(file, self._commit)
@@ -96,3 +100,8 @@ class Placement:
             self.contents.append(content)
         if path not in content.paths:
             content.paths.append(path)
+
+
+def find_key(file: RemoteFile) -> str:
+    """Name the content of a file by what is known of it."""
+    return file.sha256 or file.git or file.path

@@ -265,17 +265,10 @@ def save_list(
     request: DownloadRequest, source: Source, commit: str, files: List[RemoteFile], placement: Placement
 ) -> None:
     """Remember the list of a commit, with all hashes."""
-    known = {content.name: content for content in placement.contents}
-    by_key = {content.git: content.sha256 for content in placement.contents if content.git}
-    rows = [
-        [
-            file.path,
-            max(file.size, 0) or known[file.path].size,
-            file.sha256 or by_key.get(file.git) or "",
-            file.git,
-        ]
-        for file in files
-    ]
+    rows: List[List[Any]] = []
+    for file in files:
+        content = placement.content_of(file)
+        rows.append([file.path, content.size, content.sha256, file.git])
     remembered: RememberedList = {"commit": commit, "files": rows}
     open_workdir(request["workdir"])
     make_private(os.path.dirname(list_path(request, source)))
