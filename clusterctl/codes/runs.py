@@ -599,6 +599,30 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-COPY-004": Entry(
+        "error",
+        "a node has no room for what is to be copied",
+        what="Space, inodes or the quota of the account are not enough. This is found before the first byte is sent.",
+        do="Free space on the node, or copy to a directory on another file system",
+        cases={
+            "reported": Case(
+                Same("{message}"),
+                "free space on the node, or name a directory on another file system",
+            ),
+        },
+    ),
+    "CC-COPY-005": Entry(
+        "error",
+        "a file or directory on a node cannot be used, because it belongs to another account",
+        what="A container that runs as root leaves files of root. This is found before the first byte is sent.",
+        do="On the node, give the directory to your account: `sudo chown -R ACCOUNT DIRECTORY`",
+        cases={
+            "reported": Case(
+                Same("{message}"),
+                "on the node: `sudo chown -R ACCOUNT DIRECTORY`, or name another directory; a container that runs as root leaves files of root",
+            ),
+        },
+    ),
     "CC-CLEAN-001": Entry(
         "error",
         "the directory lacks the file `id` that marks a working directory of clusterctl; nothing was removed in it",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from clusterctl.client.files.node_files import NodeFiles, RelayedContents, protocol_error
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import query
-from clusterctl.client.sync.contents import Shipment
+from clusterctl.client.sync.contents import NOTHING_HELD, HeldPart, Shipment
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import translate_node_text
@@ -232,10 +232,12 @@ class DownloadedContents(RelayedContents):
         super().__init__(download, plan.sources, plan.manifest)
         self._download = download
 
-    def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
+    def shipments(
+        self, missing: Collection[str], held: Mapping[str, HeldPart] = NOTHING_HELD
+    ) -> Iterator[Shipment]:
         """Yield what a node lacks."""
         self._download.wait()
-        return super().shipments(missing)
+        return super().shipments(missing, held)
 
 
 def open_download(

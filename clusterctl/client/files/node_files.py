@@ -20,10 +20,7 @@ from clusterctl.client.rpc.session import (
     Session,
     SessionLimits,
 )
-from clusterctl.client.sync.contents import (
-    Contents,
-    Shipment,
-)
+from clusterctl.client.sync.contents import NOTHING_HELD, Contents, HeldPart, Shipment
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import translate_node_text
@@ -350,12 +347,14 @@ class RelayedContents(Contents):
         self._files, self._sources = files, sources
         self._turn = threading.Lock()
 
-    def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
+    def shipments(
+        self, missing: Collection[str], held: Mapping[str, HeldPart] = NOTHING_HELD
+    ) -> Iterator[Shipment]:
         """Yield what a node lacks; what a receiver that fails has left, only the next one has to read away.
 
         A file that the node cannot send is left out, and the receiver reports it.
         """
-        requests = [FileRequest(self._sources[sha]) for sha in sorted(missing)]
+        requests = [FileRequest(self._sources[sha], *held.get(sha, ())) for sha in sorted(missing)]
         with self._turn:
             for arrived in self._files.fetch(requests):
                 entry = arrived.request.entry

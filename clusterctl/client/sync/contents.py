@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypedDict
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
@@ -102,6 +102,13 @@ def _parse(rows: dict[str, list[Any]]) -> dict[str, tuple[Stamp, str]]:
     return known
 
 
+class HeldPart(NamedTuple):
+    """So many bytes of a content that a node has, and their hash."""
+
+    size: int
+    sha256: str
+
+
 CHUNK = 1 << 20
 PART_SIZE = 2 << 20  # bytes of a file that travel in one frame
 CACHE_BYTES = 64 << 20  # packed bytes kept in memory for the next nodes
@@ -109,6 +116,7 @@ SAMPLE_SIZE = 1 << 16
 SMALL_FILE = 1 << 16  # bytes; smaller files travel together
 GROUP_SIZE = 1 << 19
 GROUP_FILES = 1000
+NOTHING_HELD: Mapping[str, HeldPart] = MappingProxyType({})
 NOTHING_ADDED: Mapping[str, Path] = MappingProxyType({})
 GROUPED = -1  # in the place of a part's offset
 
@@ -204,15 +212,21 @@ class Contents:
         rows = [list(entry) for entry in self._listed.entries]
         return json.dumps(rows, separators=(",", ":")).encode()
 
-    def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
-        """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was."""
+    def shipments(
+        self, missing: Collection[str], held: Mapping[str, HeldPart] = NOTHING_HELD
+    ) -> Iterator[Shipment]:
+        """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was.
+
+        Of a content of which it has a part, that is the rest.
+        """
         for group in self._groups:
             needed = [entry for entry in group if entry.content in missing]
             if len(needed) == len(group) > 1:
                 yield self._group_shipment(group)
             else:
                 for entry in needed:
-                    yield from self._part_shipments(entry)
+                    part = held.get(entry.content)
+                    yield from self._part_shipments(entry, part.size if part else 0)
 
     def _group_shipment(self, group: Sequence[TreeEntry]) -> Shipment:
         size = sum(entry.size for entry in group)
@@ -224,8 +238,8 @@ class Contents:
         )
         return Shipment(header, body, size)
 
-    def _part_shipments(self, entry: TreeEntry) -> Iterator[Shipment]:
-        for start in range(0, max(entry.size, 1), PART_SIZE):
+    def _part_shipments(self, entry: TreeEntry, first: int) -> Iterator[Shipment]:
+        for start in range(first, max(entry.size, 1), PART_SIZE):
             size = min(PART_SIZE, entry.size - start)
             header: Blob = {"blob": entry.content, "at": start, "last": start + size == entry.size}
             read = partial(self._read, entry, start, size)
@@ -244,7 +258,7 @@ class Contents:
         return self._packed[key]
 
     def _read(self, entry: TreeEntry, start: int, size: int) -> bytes:
-        whole = entry.size <= PART_SIZE
+        whole = size == entry.size
         stamp = None if whole else self._stamp(entry)
         try:
             with open_inside(self._folder(entry), entry.path) as file:

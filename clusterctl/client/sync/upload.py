@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.session import ReplyReader, Session
+from clusterctl.client.sync.contents import HeldPart
 from clusterctl.client.sync.distribution import Distribution, Provider
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, SyncError
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
+MAX_PARTS = 16  # contents of which a node has a part; a node of ours reports half as many
+MAX_HOLDER = 300  # characters of the name of one who stages to the same place
 MAX_DIFFERING = 20  # paths that are named
 ATTEMPTS = 3  # times that a node looks what it lacks (node/verbs/sync.py)
 MAX_PROVIDERS = 6  # that a node may report a problem with; after that we send it the rest
-# Each time it reports what it lacks, and then that it has all; problems, place, stored and tree are the rest.
-MAX_ANSWERS = 2 * ATTEMPTS + MAX_PROVIDERS + 4
+# Each time it reports what it lacks, and then that it has all; problems, those that it waits for (node/verbs/staging/
+# take.py), place, stored and tree are the rest.
+MAX_ANSWERS = 2 * ATTEMPTS + MAX_PROVIDERS + 3 + 4
 
 
 @dataclass
@@ -79,7 +83,7 @@ class TreeUpload:
     With `home_locks`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
     With `distribution`, nodes may take contents from each other; a session whose node gives them is kept by it.
     `on_expected` receives how many bytes a node lacks, once that is known, `on_taken` the node and how many more it got
-    from another, while they come.
+    from another, while they come, `on_held` the node and who stages to the same place, while it waits.
     """
 
     scan: ScanResult
@@ -87,6 +91,7 @@ class TreeUpload:
     distribution: Distribution | None = None
     on_expected: Callable[[int], None] = lambda _: None
     on_taken: Callable[[str, int], None] = lambda _node, _size: None
+    on_held: Callable[[str, str], None] = lambda _node, _holder: None
 
 
 def send_tree(
@@ -182,6 +187,7 @@ class _Transfer:
     ) -> None:
         self.session, self.scan, self.node, self.progress = session, upload.scan, node, progress
         self._on_expected, self._on_taken = upload.on_expected, upload.on_taken
+        self._on_held = upload.on_held
         self.sent = self.taken = self._answers = self._rounds = self._problems = 0
         self._named = 0  # providers that the node was sent
         self._reported_taken = 0  # bytes from other nodes that `on_taken` has received
@@ -200,7 +206,9 @@ class _Transfer:
                 raise self._protocol_error(
                     tr("{answers} answers, and the code is still not complete", answers=self._answers)
                 )
-            if "missing" in header:
+            if "held_by" in header:
+                self._on_held(self.node, header.text("held_by", MAX_HOLDER))
+            elif "missing" in header:
                 self._supply_missing(self._parse_missing(header), header)
             elif "stored" in header:
                 self._on_stored()
@@ -210,6 +218,8 @@ class _Transfer:
     def _supply_missing(self, missing: frozenset[str], header: Untrusted) -> None:
         """Have what is missing sent: by another node, or by us where there is none or that failed."""
         size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
+        held = self._parse_held(missing, header)
+        size -= sum(part.size for part in held.values())
         first, self._reported = not self._reported, True
         previously_missing, self._missing_bytes = self._missing_bytes, size
         provider, problem = None, header.text("source_problem", 200)
@@ -218,6 +228,7 @@ class _Transfer:
             if self._distribution is not None:
                 provider = self._distribution.join(self.node, header.integer("port", 1, 65535), size)
         elif problem and self._provider is not None and self._distribution is not None:
+            self._count_taken(max(0, previously_missing - size))
             self._count_taken(previously_missing - size)
             if header.integer("turn", 0) != self._named:
                 return  # it reports a provider that it is to leave anyway: the next one is on its way to it
@@ -230,7 +241,7 @@ class _Transfer:
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
             raise self._protocol_error(tr("it requested contents {rounds} times", rounds=self._rounds))
-        self.send_contents(missing)
+        self.send_contents(missing, held)
 
     def _on_stored(self) -> None:
         """All contents are there."""
@@ -295,12 +306,22 @@ class _Transfer:
             )
         return missing
 
+    def _parse_held(self, missing: frozenset[str], header: Untrusted) -> dict[str, HeldPart]:
+        """Read of which contents that it lacks the node has a part."""
+        blobs, held = self.scan.manifest.blobs, {}
+        for row in header.rows("held", MAX_PARTS):
+            sha = row.text(0, HASH_LENGTH)
+            size = row.integer(1, 1, blobs[sha].size - 1) if sha in missing else None
+            if size is not None:
+                held[sha] = HeldPart(size, row.text(2, HASH_LENGTH))
+        return held
+
     def _protocol_error(self, evidence: str) -> SyncError:
         return SyncError("CC-SYNC-008", "answer", node=self.node, evidence=evidence)
 
-    def send_contents(self, missing: Collection[str]) -> None:
-        """Send some contents, then a frame that this was all."""
-        for shipment in self.scan.contents.shipments(missing):
+    def send_contents(self, missing: Collection[str], held: Mapping[str, HeldPart]) -> None:
+        """Send some contents, without what the node has of them, then a frame that this was all."""
+        for shipment in self.scan.contents.shipments(missing, held):
             self.session.send(shipment.header, shipment.body)
             self.sent += shipment.size
             self.progress(shipment.size)

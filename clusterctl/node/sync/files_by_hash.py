@@ -6,26 +6,28 @@ through a link below that directory.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Dict, List, Set, Tuple
 
 from ...protocol.manifest import TreeEntry, encode_name
-from ..runtime.stream import VerbError
+from ..runtime.stream import DISK_ERRORS
 from .given_files import GivenFiles
-from .hashing import Sha, hash_file
+from .hashing import Path, Sha
 from .layout import copy_file
 from .removal import Step, remove_quietly
+from .staging.folders import OPEN_FILE, link_target, open_parent
+from .staging.parts import MIN_KEPT, begin_part, continue_part, find_parts, part_path
+from .staging.remembered_hashes import RememberedHashes
+from .staging.room import check_room, refuse_access
 from .store import Incoming
 
 if TYPE_CHECKING:
     from ...protocol.messages.contents import CopyReport
 
-OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-OPEN_FOLDER = OPEN_FILE | os.O_DIRECTORY
 MAX_KEPT = 10  # that are named
+MAX_CONTINUED = 8  # parts that are named to a provider (transfer.py: MAX_HELD)
 
 
 class Destination(GivenFiles):
@@ -36,6 +38,7 @@ class Destination(GivenFiles):
         root: bytes,
         rows: List[TreeEntry],
         step: Step,
+        hashes: RememberedHashes,
         *,
         overwrite: bool,
         private: bool,
@@ -44,6 +47,9 @@ class Destination(GivenFiles):
         self.incoming_folder = os.fsdecode(root)
         self._root, self._overwrite, self._mask = root, overwrite, 0o700 if private else 0o777
         self._open: Dict[Sha, Incoming] = {}
+        self.continued, self.wrong_parts = set(), set()
+        self._hashes = hashes
+        self._written: List[Tuple[Path, os.stat_result, Sha]] = []
         self._token, self._count = f".clusterctl-{os.urandom(8).hex()}", 0
         self._needed: Dict[Sha, List[TreeEntry]] = {}
         self.report: CopyReport = {
@@ -54,6 +60,7 @@ class Destination(GivenFiles):
             "kept": [],
             "kept_count": 0,
         }
+        self._others = [row for row in rows if row.kind != "file"]
         for row in rows:
             step()
             if row.kind == "file":
@@ -61,6 +68,48 @@ class Destination(GivenFiles):
 
     def __enter__(self) -> Destination:
         return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Keep large parts for the next time, unless they are what has filled the disk."""
+        error = exception[1]
+        is_full = isinstance(error, OSError) and error.errno in DISK_ERRORS
+        for sha, incoming in list(self._open.items()):
+            if is_full or incoming.size < MIN_KEPT or incoming.path != part_path(self.incoming_folder, sha):
+                self.drop(sha)
+            else:
+                self._open.pop(sha).close()
+        self._remember()
+
+    def _remember(self) -> None:
+        """Remember what was written, as what need not be read the next time."""
+        self._hashes.remember_written(self._written)
+        self._hashes.save()
+        self._written = []
+
+    def prepare(self, missing: Set[Sha], sizes: Dict[Sha, int], step: Step) -> None:
+        """Find parts that an earlier transfer has left, and make sure that there is room for the rest."""
+        parts = [sha for sha in find_parts(self.incoming_folder) if sha in missing]
+        for sha in parts[:MAX_CONTINUED]:
+            incoming = continue_part(self.incoming_folder, sha, sizes[sha], step)
+            if incoming is not None:
+                self._open[sha] = incoming
+                self.continued.add(sha)
+                if incoming.size < sizes[sha]:
+                    self.received.grow(sha, incoming.path, incoming.size)
+                elif self._complete(sha):
+                    missing.discard(sha)
+        self.wrong_parts.clear()  # nothing has come yet that depends on them
+        needed = sum(sizes[sha] for sha in missing) - sum(self.held().values())
+        rows = [row for sha in missing for row in self._needed[sha]]
+        rows += [
+            row
+            for row in self._others
+            if not os.path.lexists(os.path.join(self._root, encode_name(row.path)))
+        ]
+        check_room(self._root, rows, needed, os.path.join(self.incoming_folder, self._token))
+
+    def _begin(self, sha: Sha, size: int) -> Incoming:
+        return begin_part(self.incoming_folder, sha, size) or super()._begin(sha, size)
 
     def has(self, sha: Sha, size: int) -> bool:  # noqa: ARG002 - the store's signature
         """Return whether a content need not come."""
@@ -76,18 +125,22 @@ class Destination(GivenFiles):
         for row in rows:
             if row.kind == "link":
                 self._make_link(row)
+        self._remember()
 
     def _judge(self, row: TreeEntry, step: Step) -> None:
         """Decide whether a file is wanted: nothing has its name, or something else has that may go."""
+        path = os.path.join(self._root, encode_name(row.path))
         try:
             with open_parent(self._root, row.path, make=False) as (folder, name):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            is_same = stat.S_ISREG(status.st_mode) and status.st_size == row.size
+            is_same = is_same and self._hashes.hash(path, step)[0] == row.content
         except FileNotFoundError:
             self._needed.setdefault(row.content, []).append(row)
             return
-        path = os.path.join(self._root, encode_name(row.path))
-        is_file = stat.S_ISREG(status.st_mode)
-        if is_file and status.st_size == row.size and hash_file(path, step) == row.content:
+        except PermissionError:
+            refuse_access(path)
+        if is_same:
             self.report["unchanged"] += 1
             self.add_file(row.content, path)
         elif self._overwrite and not stat.S_ISDIR(status.st_mode):
@@ -126,9 +179,12 @@ class Destination(GivenFiles):
             finally:
                 os.close(descriptor)
             os.replace(path, name, dst_dir_fd=folder)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         self.report["files"] += 1
         self.report["bytes"] += row.size
-        self.add_file(row.content, os.path.join(self._root, encode_name(row.path)))
+        installed = os.path.join(self._root, encode_name(row.path))
+        self._written.append((installed, status, row.content))
+        self.add_file(row.content, installed)
 
     def _make_link(self, row: TreeEntry) -> None:
         target = encode_name(row.content)
@@ -146,40 +202,3 @@ class Destination(GivenFiles):
                         return
                     os.unlink(self._token, dir_fd=folder)
                 self._keep(row)
-
-
-def link_target(name: bytes, folder: int) -> bytes:
-    """Return where a link leads; empty if it is none."""
-    try:
-        return os.readlink(name, dir_fd=folder)
-    except OSError:
-        return b""
-
-
-@contextmanager
-def open_parent(root: bytes, path: str, *, make: bool) -> Iterator[Tuple[int, bytes]]:
-    """Open the directory that holds a path, one step after the other, none of them a link."""
-    *folders, name = encode_name(path).split(b"/")
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for folder in folders:
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(folder, dir_fd=descriptor)
-            inner = open_folder(folder, descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor, name
-    finally:
-        os.close(descriptor)
-
-
-def open_folder(name: bytes, parent: int) -> int:
-    """Open a directory by its name; VerbError for a link or a file."""
-    try:
-        return os.open(name, OPEN_FOLDER, dir_fd=parent)
-    except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            shown = name.decode("utf-8", "replace")
-            raise VerbError("CC-COPY-003", f"{shown} is not a directory") from None
-        raise

@@ -11,14 +11,14 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Dict, Union
+from typing import Dict, List, Set, Union
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import VerbError
 from ..state.workdir import NEW_FILE_FLAGS, make_below, make_private
 from .hashing import Path, Sha, hash_file
 from .received import Received
-from .removal import remove_quietly, remove_stale
+from .removal import Step, remove_quietly, remove_stale
 
 Data = Union[bytes, memoryview]
 USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its time, for `clean`
@@ -27,12 +27,12 @@ USED_EVERY = 86400.0  # seconds; the day of a content's last use is kept as its 
 class Incoming:
     """One content on its way into the store."""
 
-    def __init__(self, path: str, most: int) -> None:
+    def __init__(self, path: str, most: int, descriptor: int) -> None:
         self.path = path
         self.size = 0
         self._most = most
         self.digest = hashlib.sha256()
-        self.descriptor = os.open(path, NEW_FILE_FLAGS, 0o600)
+        self.descriptor = descriptor
 
     def write(self, data: Data) -> None:
         """Append; an OSError names the file, VerbError means that more comes than there can be."""
@@ -54,10 +54,10 @@ class Incoming:
 
     def discard(self) -> None:
         """Remove what was written."""
-        if self.descriptor >= 0:
+        remove_quietly(self.path)
+        if self.descriptor >= 0:  # until then its lock is held
             os.close(self.descriptor)
             self.descriptor = -1
-        remove_quietly(self.path)
 
 
 class Store:
@@ -67,6 +67,8 @@ class Store:
         self.root = make_private(WorkdirPaths(workdir).store)
         self.incoming_folder = make_below(self.root, "incoming")
         self.received = Received()
+        self.continued: Set[Sha] = set()
+        self.wrong_parts: Set[Sha] = set()
         self._open: Dict[Sha, Incoming] = {}
         self._token = os.urandom(8).hex()
         self._count = 0
@@ -94,29 +96,61 @@ class Store:
                 os.utime(self.path(sha))
         return is_stored
 
-    def add(self, sha: Sha, data: Data, size: int, *, last: bool = True) -> None:
-        """Take a content of a known size or the next part of one; the last part must complete the hash."""
+    def prepare(self, missing: Set[Sha], sizes: Dict[Sha, int], step: Step) -> None:
+        """Get ready for what is missing: a store of its own has nothing to do."""
+
+    def add(self, sha: Sha, data: Data, size: int, *, last: bool = True) -> bool:
+        """Take a content of a known size or the next part of one; return whether it is complete.
+
+        The last part must complete the hash. Where it does not, and the first part was here before, the content is
+        among `wrong_parts`, and is to come from its beginning.
+        """
         incoming = self._open.get(sha)
         if incoming is None:
-            self._count += 1
-            name = f"{self._token}-{self._count}"
-            incoming = self._open[sha] = Incoming(os.path.join(self.incoming_folder, name), size)
+            incoming = self._open[sha] = self._begin(sha, size)
         if not data and not last:
             raise VerbError("CC-SYNC-009", "an empty piece of a file arrived before its last one")
-        incoming.write(data)
+        try:
+            incoming.write(data)
+        except VerbError:
+            self.drop(sha)
+            raise
         if not last:
             self.received.grow(sha, incoming.path, incoming.size)
-            return
+            return False
+        return self._complete(sha)
+
+    def _begin(self, sha: Sha, size: int) -> Incoming:  # noqa: ARG002 - others name the file by its hash
+        self._count += 1
+        path = os.path.join(self.incoming_folder, f"{self._token}-{self._count}")
+        return Incoming(path, size, os.open(path, NEW_FILE_FLAGS, 0o600))
+
+    def _complete(self, sha: Sha) -> bool:
+        incoming = self._open[sha]
         if incoming.digest.hexdigest() != sha:
+            self.drop(sha)
+            if sha in self.continued:
+                self.continued.discard(sha)
+                self.wrong_parts.add(sha)
+                return False
             raise VerbError("CC-SYNC-009", f"a file changed in transfer: its content is not {sha}")
-        incoming.close()
-        self._move(incoming.path, sha)
+        lock = os.dup(incoming.descriptor)  # of a part: until the content has its name
+        try:
+            incoming.close()
+            self._move(incoming.path, sha)
+        finally:
+            os.close(lock)
         del self._open[sha]
         self.received.complete(sha, incoming.path)
+        return True
 
     def held(self) -> Dict[Sha, int]:
         """Return how much there is of each content of which only a part has come."""
         return {sha: incoming.size for sha, incoming in self._open.items()}
+
+    def describe_parts(self) -> List[List[Union[str, int]]]:
+        """Return of each content of which a part is here its bytes, and their hash."""
+        return [[sha, incoming.size, incoming.digest.hexdigest()] for sha, incoming in self._open.items()]
 
     def abandon(self) -> None:
         """Drop contents of which only a part has come; each can begin again."""

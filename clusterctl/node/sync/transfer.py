@@ -225,8 +225,7 @@ def _store_contents(
             raise TransferError("it sent something that was not requested")
         if "blobs" in header:
             store.drop(sha)
-        store.add(sha, data, sizes[sha], last=last)
-        if last:
+        if store.add(sha, data, sizes[sha], last=last):
             missing.discard(sha)
     if not parts:
         raise TransferError("it sent an empty frame")

@@ -37,10 +37,10 @@ from ..runtime.stream import Stream, VerbError
 from ..state.run_record import run_dirs
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.given_files import GivenFiles
-from ..sync.hashing import hash_and_measure
 from ..sync.outside_files import find_outside, read_sent, summarise
 from ..sync.paths import resolve_path
 from ..sync.removal import ignore_step, list_entries, remove_stale
+from ..sync.staging.remembered_hashes import RememberedHashes
 from ..sync.transfer import Provider, start_provider
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ def run(request: ListRequest, stream: Stream) -> None:
 def list_files(request: ListRequest, workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
     """Send all rows, at most one more than the client wants; returns where their files lie."""
     rows = find_rows(request, workdir)
-    if request["hashed"]:
-        rows = with_hashes(rows, heartbeat)
+    hashes = RememberedHashes(workdir, request["node"]) if request["hashed"] else None
+    if hashes is not None:
+        rows = with_hashes(rows, hashes, heartbeat)
     files, more = send_rows(rows, request["most"], heartbeat)
+    if hashes is not None:
+        hashes.save()
     workdir_id = (read_bytes(WorkdirPaths(workdir).id) or b"").decode("ascii", "replace")
     of_run = any(kind == "outputs" for kind, _ in request["sources"])
     rundir = find_rundir(request, workdir) if of_run else ""
@@ -173,11 +176,11 @@ def file_row(source: int, path: bytes, file: ListedFile) -> Row:
     return [source, decode_name(path), kind, size, *times, decode_name(target), mode]
 
 
-def with_hashes(rows: Rows, heartbeat: Heartbeat) -> Rows:
+def with_hashes(rows: Rows, hashes: RememberedHashes, heartbeat: Heartbeat) -> Rows:
     """Hash every file, and list it as long as it was then."""
     for row, file in rows:
         if row[2] == "file":
-            row[7], row[3] = hash_and_measure(file.path, heartbeat.step)
+            row[7], row[3] = hashes.hash(file.path, heartbeat.step)
         yield row, file._replace(sha256=row[7] if row[2] == "file" else "")
 
 

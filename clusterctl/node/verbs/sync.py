@@ -113,8 +113,12 @@ def fill_store(
     """Ask for what is missing and store it, while the provider sends it on; False if the client left."""
     sizes = content_sizes(rows)
     missing = find_missing(store, sizes, heartbeat)
-    answer: Missing = {"missing": sorted(missing)}
     store.received.forget(missing)
+    store.prepare(missing, sizes, heartbeat.step)
+    answer: Missing = {"missing": sorted(missing)}
+    parts = store.describe_parts()
+    if parts:
+        answer["held"] = parts
     if provider is not None and all(sha in missing or store.path(sha) for sha in sizes):
         provider.coming, answer["port"] = frozenset(missing), provider.port
     heartbeat.send(answer)
@@ -134,10 +138,13 @@ def fill_store(
                 raise VerbError("CC-SYNC-007", f"content {sha} was not requested")
             if not Untrusted(frame[0]).integer("at"):
                 store.drop(sha)  # what another node has sent of it
-            store.add(sha, data, sizes[sha], last=last)
             heartbeat.step()
-            if last:
+            if store.add(sha, data, sizes[sha], last=last):
                 missing.discard(sha)
+        if done and store.wrong_parts:
+            store.wrong_parts.clear()
+            done = False
+            heartbeat.send({"missing": sorted(missing)})
     if missing:
         raise VerbError("CC-SYNC-008", f"{len(missing)} files did not arrive")
     return True
@@ -155,6 +162,9 @@ def receive_from_provider(
         return bool(select.select([heartbeat.stream], [], [], 0)[0])
 
     problem = receive(store, sizes, missing, source, observe)
+    if problem and store.wrong_parts:  # which is not the provider's fault
+        store.wrong_parts.clear()
+        problem = receive(store, sizes, missing, source, observe)
     if problem:
         heartbeat.send({"missing": sorted(missing), "source_problem": problem, "turn": source["turn"]})
 

@@ -29,10 +29,11 @@ class Source(TypedDict):
 class Missing(TypedDict):
     """Contents that are not here; `source_problem` is why the provider of a `turn` could not give them.
 
-    At `port` the node sends on what it has, and what it receives.
+    At `port` the node sends on what it has, and what it receives. Of those `held` it has so many bytes with this hash.
     """
 
     missing: list[str]
+    held: NotRequired[list[list[str | int]]]
     source_problem: NotRequired[str]
     turn: NotRequired[int]
     port: NotRequired[int]

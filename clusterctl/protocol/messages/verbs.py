@@ -663,6 +663,7 @@ class PlainNodeFrame(TypedDict, total=False):
     rows: int  # so many rows, in the body: zlib(JSON)
     fetched: Literal[True]  # all that was wanted was sent
     provided: int | None  # the port where it is given; null if that is impossible
+    held_by: str  # who stages to the same place; the node waits for its end
     copied: CopyReport  # all that was to be taken is there
     # the verb `download`
     reach: Reach

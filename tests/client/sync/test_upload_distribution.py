@@ -393,9 +393,9 @@ class Paused:
         self._contents, self._happen = contents, happen
         self.listing = contents.listing
 
-    def shipments(self, missing: Collection[str]) -> Iterator[Any]:
+    def shipments(self, missing: Collection[str], held: Any) -> Iterator[Any]:
         """Yield what a node lacks."""
-        for shipment in self._contents.shipments(missing):
+        for shipment in self._contents.shipments(missing, held):
             if shipment.header.get("at", 0) > 0:
                 self._happen()
             yield shipment

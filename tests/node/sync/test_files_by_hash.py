@@ -16,7 +16,14 @@ from clusterctl.node.sync.files_by_hash import Destination
 from clusterctl.node.sync.given_files import GivenFiles
 from clusterctl.node.sync.outgoing import Outgoing
 from clusterctl.node.sync.peers import MAX_LINE, PeerStream
+from clusterctl.node.sync.staging.remembered_hashes import RememberedHashes
 from clusterctl.protocol.manifest import TreeEntry
+
+
+def taking(there: Path, rows: list[TreeEntry]) -> Destination:
+    """Take files into a directory."""
+    hashes = RememberedHashes(str(there / "work"), "gpu01")
+    return Destination(os.fsencode(there), rows, lambda: None, hashes, overwrite=False, private=False)
 
 
 def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
@@ -26,7 +33,7 @@ def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
     there.mkdir()
     sha = hashlib.sha256(b"whole").hexdigest()
     rows = [TreeEntry("x", "file", 0o644, sha, 5)]
-    with Destination(os.fsencode(there), rows, lambda: None, overwrite=False, private=False) as destination:
+    with taking(there, rows) as destination:
         destination.add(sha, b"who", 5, last=False)
         (arriving,) = there.iterdir()
         arriving.unlink()

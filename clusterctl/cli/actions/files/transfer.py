@@ -140,7 +140,7 @@ class Transfer:
         self, files: ScanResult, nodes: Sequence[Node], target: Target, distribution: Distribution | None
     ) -> Iterator[Outcome[SentFiles]]:
         phases = self.phases
-        upload = TreeUpload(files, None, distribution, phases.add_expected, phases.add_taken)
+        upload = TreeUpload(files, None, distribution, phases.add_expected, phases.add_taken, report_holder)
 
         def send(c: Any, node: Node) -> SentFiles:
             offer = distribution.offer(node.name, files.manifest.size) if distribution else None
@@ -178,3 +178,8 @@ class Transfer:
         finally:
             if distribution is not None:
                 distribution.close()
+
+
+def report_holder(node: str, holder: str) -> None:
+    """Show who stages to the same place, while a node waits."""
+    notice(tr("{node}: {holder} is staging to the same directory; waiting", node=node, holder=holder))

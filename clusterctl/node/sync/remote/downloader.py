@@ -20,11 +20,11 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ....protocol.manifest import encode_name
 from ...runtime.stream import VerbError
-from ..files_by_hash import open_parent
 from ..given_files import GivenFiles
 from ..hashing import CHUNK
 from ..layout import copy_file
 from ..removal import Step, remove_quietly
+from ..staging.folders import open_parent
 from ..store import write_all
 from .http import Body, Http, Refusal, Stopped
 from .placement import Content

@@ -23,16 +23,16 @@ from ....protocol.untrusted import Untrusted
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
 from ...state.workdir import make_private, open_workdir, read_json, write_atomically
-from ...sync.files_by_hash import open_parent
 from ...sync.paths import resolve_path
 from ...sync.remote.downloader import Downloader
 from ...sync.remote.http import Http, Refusal, Stopped, find_connect_problem
 from ...sync.remote.hubs import MAX_FILES, MAX_SIZE, RemoteFile, Source, open_source
 from ...sync.remote.placement import Content, Placement
-from ...sync.staged import staged_folder, write_record
+from ...sync.staging.folders import open_parent
+from ...sync.staging.remembered_hashes import staged_folder
+from ...sync.staging.staged import name_target, write_record
 from ...sync.transfer import Provider, providing
 from ..files import ListedFile, send_rows, serve_files
-from .take import name_target
 
 if TYPE_CHECKING:
     from ....protocol.messages.contents import CopyReport, Reach, RememberedList, Resolved

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
-from ...sync.staged import compare_with_disk, read_records, remove_content
+from ...sync.staging.remembered_hashes import RememberedHashes
+from ...sync.staging.staged import compare_with_disk, read_records, remove_content
 
 if TYPE_CHECKING:
     from ....protocol.messages.stored import CleanReport
@@ -25,15 +26,12 @@ def run(request: StagedRequest, stream: Stream) -> None:
     with Heartbeat(stream) as heartbeat:
         records = [record for record in read_records(workdir) if not paths or record["path"] in paths]
         if request["do"] == "list":
-            verify = request["verify"]
+            hashes = RememberedHashes(workdir, request["node"]) if request["verify"] else None
             heartbeat.send(
-                {
-                    "staged": [
-                        compare_with_disk(workdir, record, heartbeat.step, verify=verify)
-                        for record in records
-                    ]
-                }
+                {"staged": [compare_with_disk(workdir, record, heartbeat.step, hashes) for record in records]}
             )
+            if hashes is not None:
+                hashes.save()
             return
         report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
         for record in records:

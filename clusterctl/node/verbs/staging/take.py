@@ -1,14 +1,18 @@
 """Verb `take`: takes files from the client or another node, into any directory of this one.
 
 TakeRequest                                 the messages are defined in protocol/messages
-client `manifest`, and then as in the verb `sync`: Missing ... Stored; at the end `copied`
+client `manifest`
+node   `held_by`, while another process stages to the same place; then as in the verb `sync`: Missing ... Stored
+       `copied`
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, List, Tuple
+import select
+from contextlib import ExitStack, nullcontext
+from typing import TYPE_CHECKING, ContextManager, List, Tuple
 
 from ....protocol.manifest import TreeEntry, decode_name
 from ...runtime.heartbeat import Heartbeat
@@ -16,36 +20,64 @@ from ...runtime.stream import VerbError
 from ...state.workdir import open_workdir
 from ...sync.files_by_hash import Destination
 from ...sync.paths import resolve_path
-from ...sync.staged import write_record
+from ...sync.staging.remembered_hashes import RememberedHashes
+from ...sync.staging.staged import name_target, write_record
+from ...sync.staging.target_lock import hold_target
 from ...sync.transfer import providing
 from ..sync import fill_store, receive_manifest
 
 if TYPE_CHECKING:
+    from ....protocol.messages.stored import StagedSource
     from ....protocol.messages.verbs import TakeRequest
     from ...runtime.stream import Stream
+
+
+MAX_HOLDERS = 3  # that are named to the client
 
 
 def run(request: TakeRequest, stream: Stream) -> None:
     """Take files that the client names, from it or from another node."""
     rows, _ = receive_manifest(stream)
-    staged, private = request["staged"], request["private"]
-    overwrite = request["overwrite"] or staged is not None
-    with ExitStack() as opened:
-        heartbeat = opened.enter_context(Heartbeat(stream))
+    staged, workdir = request["staged"], os.path.realpath(os.path.expanduser(request["workdir"]))
+    with Heartbeat(stream) as heartbeat, ExitStack() as opened:
         root, rows = find_root(request, rows)
-        destination = Destination(root, rows, heartbeat.step, overwrite=overwrite, private=private)
-        opened.enter_context(destination)
-        provider = opened.enter_context(providing(destination, rows, request["provide"]))
-        if not fill_store(destination, rows, heartbeat, provider):
-            return
-        destination.finish(rows)
-        if staged is not None:
-            path, rows = name_target(root, rows, named=bool(request["name"]))
-            write_record(open_workdir(request["workdir"]), path, staged, rows)
+        path, placed = name_target(root, rows, named=bool(request["name"]))
+        locked = nullcontext() if staged is None else wait_for_target(workdir, path, staged, heartbeat)
+        with locked:
+            overwrite = request["overwrite"] or staged is not None
+            hashes = RememberedHashes(workdir, request["node"])
+            destination = opened.enter_context(
+                Destination(
+                    root, rows, heartbeat.step, hashes, overwrite=overwrite, private=request["private"]
+                )
+            )
+            provider = opened.enter_context(providing(destination, rows, request["provide"]))
+            if not fill_store(destination, rows, heartbeat, provider):
+                return
+            destination.finish(rows)
+            if staged is not None:
+                write_record(workdir, path, staged, placed)
         heartbeat.send({"stored": True})
         heartbeat.send({"copied": destination.report})
         if provider is not None:
             provider.serve_until_hangup(stream)
+
+
+def wait_for_target(
+    workdir: str, path: str, staged: StagedSource, heartbeat: Heartbeat
+) -> ContextManager[None]:
+    """Return the lock of a path, which waits for its holder; BrokenPipeError when the client leaves meanwhile."""
+    holders: List[str] = []
+
+    def on_wait(by: str) -> None:
+        heartbeat.step()
+        if by not in holders and len(holders) < MAX_HOLDERS:
+            holders.append(by)
+            heartbeat.send({"held_by": by})
+        if select.select([heartbeat.stream], [], [], 0)[0] and heartbeat.stream.receive() is None:
+            raise BrokenPipeError(errno.EPIPE, "the client left")
+
+    return hold_target(open_workdir(workdir), path, staged["by"], on_wait)
 
 
 def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[TreeEntry]]:
@@ -64,15 +96,3 @@ def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[
     if not os.path.isdir(parent):
         raise VerbError("CC-COPY-003", f"{os.fsdecode(parent)} does not exist")
     return parent, [row._replace(path=decode_name(new_name) + row.path[len(name) :]) for row in rows]
-
-
-def name_target(root: bytes, rows: List[TreeEntry], *, named: bool) -> Tuple[str, List[TreeEntry]]:
-    """Return the absolute path of what is taken, and the names of all files from the directory that it is in.
-
-    With `named` all have the same first name, else they are what is in the directory `root`.
-    """
-    root = os.path.realpath(root)
-    if named and rows:
-        return os.fsdecode(os.path.join(root, os.fsencode(rows[0].path.split("/")[0]))), rows
-    base = decode_name(os.path.basename(root))
-    return os.fsdecode(root), [row._replace(path=f"{base}/{row.path}") for row in rows]

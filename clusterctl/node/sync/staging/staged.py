@@ -16,16 +16,16 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
-from ...protocol.manifest import ManifestError, TreeEntry, encode_name, parse_manifest
-from ...protocol.untrusted import MalformedError, Untrusted, parse_json
-from ..runtime.stream import VerbError
-from ..state.workdir import make_private, read_bytes, read_json, write_atomically
-from .files_by_hash import link_target, open_parent
-from .hashing import hash_file
-from .removal import Step, list_entries
+from ....protocol.manifest import ManifestError, TreeEntry, decode_name, encode_name, parse_manifest
+from ....protocol.untrusted import MalformedError, Untrusted, parse_json
+from ...runtime.stream import VerbError
+from ...state.workdir import make_private, read_bytes, read_json, write_atomically
+from ..removal import Step, list_entries
+from .folders import link_target, open_parent
+from .remembered_hashes import RememberedHashes, staged_folder
 
 if TYPE_CHECKING:
-    from ...protocol.messages.stored import StagedContent, StagedRecord, StagedSource, StagedState
+    from ....protocol.messages.stored import StagedContent, StagedRecord, StagedSource, StagedState
 
 MAX_RECORDS = 1000
 MAX_ROWS, MAX_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON
@@ -35,9 +35,16 @@ MAX_BY = 300
 CLOCK_TOLERANCE = 2.0  # seconds that the clock of a file server may be ahead
 
 
-def staged_folder(workdir: str) -> str:
-    """Return where a work directory keeps what it has of staged content."""
-    return os.path.join(workdir, "staged")
+def name_target(root: bytes, rows: List[TreeEntry], *, named: bool) -> Tuple[str, List[TreeEntry]]:
+    """Return the absolute path of what is taken, and the names of all files from the directory that it is in.
+
+    With `named` all have the same first name, else they are what is in the directory `root`.
+    """
+    root = os.path.realpath(root)
+    if named and rows:
+        return os.fsdecode(os.path.join(root, os.fsencode(rows[0].path.split("/")[0]))), rows
+    base = decode_name(os.path.basename(root))
+    return os.fsdecode(root), [row._replace(path=f"{base}/{row.path}") for row in rows]
 
 
 def record_name(path: str) -> str:
@@ -112,13 +119,15 @@ def read_rows(workdir: str, path: str) -> List[TreeEntry]:
         return []
 
 
-def compare_with_disk(workdir: str, record: StagedRecord, step: Step, *, verify: bool) -> StagedContent:
-    """Compare what was staged with what is there: by names, sizes and links, with `verify` also by contents."""
+def compare_with_disk(
+    workdir: str, record: StagedRecord, step: Step, hashes: Optional[RememberedHashes]
+) -> StagedContent:
+    """Compare what was staged with what is there: by names, sizes and links, with `hashes` also by contents."""
     rows, parent = read_rows(workdir, record["path"]), os.fsencode(os.path.dirname(record["path"]))
     state, problem = ("whole" if rows else "missing"), ""  # type: StagedState, str
     for row in rows:
         step()
-        found = find_row_state(parent, row, step, verify=verify)
+        found = find_row_state(parent, row, step, hashes)
         if found != "whole":
             state, problem = found, row.path
         if found == "missing":
@@ -126,7 +135,9 @@ def compare_with_disk(workdir: str, record: StagedRecord, step: Step, *, verify:
     return {**record, "state": state, "problem": problem}
 
 
-def find_row_state(parent: bytes, row: TreeEntry, step: Step, *, verify: bool) -> StagedState:
+def find_row_state(
+    parent: bytes, row: TreeEntry, step: Step, hashes: Optional[RememberedHashes]
+) -> StagedState:
     """Return the state of one file, link or directory."""
     path = os.path.join(parent, encode_name(row.path))
     try:
@@ -138,7 +149,8 @@ def find_row_state(parent: bytes, row: TreeEntry, step: Step, *, verify: bool) -
         if row.kind == "dir":
             return "whole" if stat.S_ISDIR(status.st_mode) else "changed"
         same = stat.S_ISREG(status.st_mode) and status.st_size == row.size
-        return "whole" if same and (not verify or hash_file(path, step) == row.content) else "changed"
+        same = same and (hashes is None or hashes.hash(path, step, again=True)[0] == row.content)
+        return "whole" if same else "changed"
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError:
