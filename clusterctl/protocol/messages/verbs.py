@@ -222,11 +222,12 @@ class StagedRequest(OfNode):
 class DownloadRequest(OfRun):
     """The verb `download`: the files of a source come to this node, below `to`, and are given to others meanwhile.
 
-    `inspect` only reports what is here already. Kind, path and revision are those of the key `stage`; a single
-    file gets the `name`, and must have the SHA-256 if there is one. `variables` of the job: addresses of hubs, proxies.
+    `inspect` only reports what is here already, `list` what would come. Kind, path and revision are those of the key
+    `stage`; a single file gets the `name`, and must have the SHA-256 if there is one. `variables` are those of the job
+    that name hubs and proxies.
     """
 
-    do: Literal["inspect", "get"]
+    do: Literal["inspect", "list", "get"]
     kind: Literal["hf", "ms", "url"]
     path: str
     revision: str

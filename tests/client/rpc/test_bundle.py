@@ -109,7 +109,7 @@ MAX_BYTES = {
     "clean": 28_500,
     "connect": 22_400,
     "diagnose": 28_700,
-    "download": 65_100,
+    "download": 75_500,
     "exec": 9_000,
     "files": 45_600,
     "follow": 34_800,

@@ -259,7 +259,7 @@ def test_a_killed_download_is_continued(node: Node, hub: Hub) -> None:
     hub.gate = threading.Event()
     opened = PipeSession(node.workdir, files=node.request())
     read_until(opened, "listed")
-    wait_until(lambda: written_below(node.to / "hub" / BLOBS) >= 8 << 20, "a part of the model")
+    wait_until(lambda: written_below(node.to / "hub") >= 8 << 20, "a part of the model")
     opened.process.send_signal(signal.SIGKILL)
     opened.close()
     hub.gate.set()
@@ -276,18 +276,19 @@ def test_a_client_that_leaves_ends_the_download(node: Node, hub: Hub) -> None:
     hub.gate = threading.Event()
     opened = PipeSession(node.workdir, files=node.request())
     read_until(opened, "listed")
-    wait_until(lambda: written_below(node.to / "hub" / BLOBS) >= 8 << 20, "a part of the model")
+    wait_until(lambda: written_below(node.to / "hub") >= 8 << 20, "a part of the model")
     opened.hang_up()
     assert opened.process.wait(HANG) == 0
     opened.close()
-    assert [path.name for path in (node.to / "hub" / BLOBS).iterdir() if path.name.endswith(".part")]
+    assert list((node.to / "hub").glob(".clusterctl-part-*"))
 
 
 def test_a_part_that_is_wrong_is_downloaded_from_the_beginning(node: Node) -> None:
     """It is found by the hash of the whole."""
-    folder = node.to / "hub" / BLOBS
-    folder.mkdir(parents=True)
-    (folder / f".clusterctl-{sha256(MODEL)}.part").write_bytes(b"?" * 1000)
+    (node.to / "hub").mkdir(parents=True)
+    part = node.to / "hub" / f".clusterctl-part-{sha256(MODEL)}"
+    part.write_bytes(b"?" * 1000)
+    part.chmod(0o600)
     node.download()
     assert node.snapshot == FILES
 
@@ -484,7 +485,30 @@ def test_a_node_without_room_is_named_before_the_first_byte(node: Node, hub: Hub
     hub.change_list = lambda rows: [
         {**row, "lfs": {**row["lfs"], "size": 1 << 49}} if "lfs" in row else row for row in rows
     ]
-    with pytest.raises(NodeError, match="bytes free") as caught:
+    with pytest.raises(NodeError, match=r"no room at .* are needed") as caught:
         node.download()
-    assert caught.value.code == "CC-DISK-001"
+    assert caught.value.code == "CC-COPY-004"
     assert not hub.count["bytes"]
+
+
+def test_a_list_writes_nothing(node: Node) -> None:
+    """What would come, for a dry run."""
+    with session(node.workdir, files=node.request(do="list")) as opened:
+        answers = read_until(opened, "listed")
+    assert {row[3] for row in answers["rows"] if row[2] == "file"} == {*map(len, FILES.values()), len(COMMIT)}
+    assert not list(node.to.rglob("*"))
+    assert not node.workdir.exists()
+
+
+def test_a_second_download_to_the_same_place_waits(node: Node, hub: Hub) -> None:
+    """And finds everything there."""
+    hub.gate = threading.Event()
+    staged = {"source": "hf://org/name", "revision": "", "tree": "", "by": "ann@laptop"}
+    with session(node.workdir, files=node.request(staged=staged)) as first:
+        read_until(first, "listed")
+        with session(node.workdir, files=node.request(staged={**staged, "by": "ben@desk"})) as second:
+            assert read_until(second, "held_by")["held_by"] == "ann@laptop"
+            hub.gate.set()
+            read_until(first, "copied")
+            assert read_until(second, "copied")["copied"]["files"] == 0
+    assert hub.count["bytes"] == sum(map(len, FILES.values()))

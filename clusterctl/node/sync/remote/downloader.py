@@ -21,10 +21,14 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from ....protocol.manifest import encode_name
 from ...runtime.stream import VerbError
 from ..given_files import GivenFiles
-from ..hashing import CHUNK
+from ..hashing import CHUNK, Sha
+from ..hashing import Path as WrittenPath
 from ..layout import copy_file
 from ..removal import Step, remove_quietly
 from ..staging.folders import open_parent
+from ..staging.parts import open_part, part_path
+from ..staging.remembered_hashes import RememberedHashes
+from ..staging.room import refuse_access
 from ..store import write_all
 from .http import Body, Http, Refusal, Stopped
 from .placement import Content
@@ -34,7 +38,6 @@ CONNECTIONS = 4
 WINDOW = CONNECTIONS * SEGMENT  # bytes beyond what is written that may be requested
 MAX_UNKNOWN = 1 << 40  # bytes of a file whose size the server does not report
 MODE = 0o644
-PART_PREFIX = ".clusterctl-"
 
 
 class Digest:
@@ -60,7 +63,7 @@ class Digest:
 
 
 class Part:
-    """A content that is coming, in a file beside its first name."""
+    """A content that is coming, in a file of the root."""
 
     def __init__(self, content: Content, path: bytes, step: Step) -> None:
         self.content, self.path = content, path
@@ -68,8 +71,9 @@ class Part:
         self.size = content.size  # -1: unknown
         self.url, self.stamp = content.url, ""
         self.in_segments: Optional[bool] = None  # None: not known before the first answer
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self.descriptor = os.open(path, flags, 0o600)
+        self.descriptor = open_part(os.fsdecode(path), make=True)
+        if self.descriptor < 0:
+            refuse_access(path)
         self._pending: Dict[int, bytes] = {}
         self.position = 0
         self.digest = Digest(content)
@@ -125,9 +129,11 @@ class Part:
 class Downloader(GivenFiles):
     """Contents below `root`, an existing directory: those that are here, and those that come."""
 
-    def __init__(self, root: bytes, http: Http, step: Step) -> None:
+    def __init__(self, root: bytes, http: Http, hashes: RememberedHashes, step: Step) -> None:
         super().__init__()
-        self._root, self._http, self._step = root, http, step
+        self.top, self._http, self._hashes, self._step = root, http, hashes, step
+        self.probe = os.path.join(os.fsdecode(root), f".clusterctl-{os.urandom(8).hex()}")
+        self._written: List[Tuple[WrittenPath, os.stat_result, Sha]] = []
         self._changed = threading.Condition()
         self._parts: List[Part] = []
         self._running = 0
@@ -158,8 +164,7 @@ class Downloader(GivenFiles):
         for content in contents:
             if content.whole:
                 continue
-            with open_parent(self._root, content.paths[0], make=True):
-                path = self._part_path(content)
+            path = self._part_path(content)
             if content.data is not None or content.size == 0:
                 self._write(content, path)
                 continue
@@ -178,20 +183,19 @@ class Downloader(GivenFiles):
         """Return whether anything is still coming."""
         return self._running > 0
 
-    def stop(self) -> None:
-        """End the threads; what has come stays."""
-        self._http.stopped.set()
-        with self._changed:
-            self._changed.notify_all()
+    def remember(self) -> None:
+        """Remember the hashes of what was written and read, as what need not be read the next time."""
+        self._hashes.remember_written(self._written)
+        self._hashes.save()
+        self._written = []
 
     def absolute(self, path: str) -> bytes:
         """Return where a path below the root is."""
-        return os.path.join(self._root, encode_name(path))
+        return os.path.join(self.top, encode_name(path))
 
     def _part_path(self, content: Content) -> bytes:
-        folder = os.path.dirname(self.absolute(content.paths[0]))
         name = content.key or hashlib.sha256(content.url.encode("utf-8", "replace")).hexdigest()
-        return os.path.join(folder, os.fsencode(f"{PART_PREFIX}{name}.part"))
+        return os.fsencode(part_path(os.fsdecode(self.top), name))
 
     def size_here(self, content: Content) -> int:
         """Return how many bytes of a content are here, as far as sizes show."""
@@ -209,7 +213,9 @@ class Downloader(GivenFiles):
                 status = os.lstat(self.absolute(name))
                 if not stat.S_ISREG(status.st_mode) or content.size not in (-1, status.st_size):
                     return False
-            if not content.key:
+            if content.sha256:
+                return self._hashes.hash(path, self._step)[0] == content.sha256
+            if not content.git:
                 return False
             digest = Digest(content)
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", 0) as source:
@@ -368,22 +374,22 @@ class Downloader(GivenFiles):
                     "CC-STAGE-015", f"{content.name}: what came does not have the hash that was listed"
                 )
             self._identify(content, part.digest)
-            self._install(part.descriptor, part.path, content.paths)
+            self._install(part.descriptor, part.path, content)
             content.whole = True
         self.received.complete(content.sha256, os.fsdecode(part.path))
 
-    def _install(self, descriptor: int, path: bytes, names: List[str]) -> None:
+    def _install(self, descriptor: int, path: bytes, content: Content) -> None:
         """Move a whole file to its first name, and copy it to the others."""
         os.fchmod(descriptor, MODE)
-        first, *others = names
+        first, *others = content.paths
         for name in others:
             twin = path + b"-twin"
             try:
                 copy_file(os.fsdecode(path), twin, MODE)
-                self._rename(twin, name)
+                self._rename(twin, name, content.sha256)
             finally:
                 remove_quietly(os.fsdecode(twin))
-        self._rename(path, first)
+        self._rename(path, first, content.sha256)
 
     def _write(self, content: Content, path: bytes) -> None:
         """Write a content that needs no download: one that is known, or is empty."""
@@ -398,16 +404,17 @@ class Downloader(GivenFiles):
         descriptor = os.open(path, flags, 0o600)
         try:
             write_all(descriptor, data, path)
-            self._install(descriptor, path, content.paths)
+            self._install(descriptor, path, content)
         finally:
             os.close(descriptor)
         content.whole = True
         self.received.complete(content.sha256, os.fsdecode(path))
 
-    def _rename(self, path: bytes, name: str) -> None:
-        with open_parent(self._root, name, make=True) as (folder, last):
+    def _rename(self, path: bytes, name: str, sha256: Sha) -> None:
+        with open_parent(self.top, name, make=True) as (folder, last):
             with suppress(OSError):
                 os.stat(last, dir_fd=folder, follow_symlinks=False)
                 self.replaced += 1
             os.replace(path, last, dst_dir_fd=folder)
+            self._written.append((self.absolute(name), os.stat(last, dir_fd=folder), sha256))
         self.files += 1

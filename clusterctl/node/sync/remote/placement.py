@@ -64,11 +64,13 @@ class Placement:
 
     def rows(self) -> List[TreeEntry]:
         """Return the manifest; hashes that are not known yet are all zeros."""
-        return [
-            TreeEntry(path, "file", 0o644, content.sha256 or UNKNOWN, max(content.size, 0))
-            for content in self.contents
-            for path in content.paths
-        ] + self._links
+        return [row for content in self.contents for row in self.rows_of(content)] + self._links
+
+    @staticmethod
+    def rows_of(content: Content) -> List[TreeEntry]:
+        """Return the files that have a content."""
+        sha256, size = content.sha256 or UNKNOWN, max(content.size, 0)
+        return [TreeEntry(path, "file", 0o644, sha256, size) for path in content.paths]
 
     def content_of(self, file: RemoteFile) -> Content:
         """Return the content of a file."""

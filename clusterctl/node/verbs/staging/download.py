@@ -2,9 +2,11 @@
 
 DownloadRequest                             the messages are defined in protocol/messages
 do: inspect Reach
-do: get     `waiting` and `downloaded` as often as there is something to report; Resolved, `rows` and Listed as in the
-            verb `files`, once all names, sizes and hashes are known: from then on the files are given at the port;
-            `waiting`, `downloaded`; at the end `copied`, and then as in the verb `files`, until the client hangs up
+do: list    Resolved, `rows` and Listed as with `get`; hashes that only a download shows are zeros
+do: get     `held_by`, while another process stages to the same place; `waiting` and `downloaded`, whenever there is
+            something to report; Resolved, and `rows` and Listed as in the verb `files`, once all names, sizes and
+            hashes are known: from then on other nodes take the files at the port; `waiting`, `downloaded`; at the end
+            `copied`, and then as in the verb `files`, until the client hangs up
 
 Small files without a SHA-256 come first: their hashes are in the list. The list of a commit is remembered in the work
 directory, so that one that is here costs a single request, and none if the job names the commit.
@@ -15,24 +17,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Tuple
+import threading
+from contextlib import ExitStack, nullcontext
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterator, List, Optional, Tuple, Union
 
 from ....protocol.manifest import TreeEntry, encode_name, tree_hash
 from ....protocol.untrusted import Untrusted
 from ...runtime.heartbeat import Heartbeat
-from ...runtime.stream import VerbError
 from ...state.workdir import make_private, open_workdir, read_json, write_atomically
 from ...sync.paths import resolve_path
 from ...sync.remote.downloader import Downloader
 from ...sync.remote.http import Http, Refusal, Stopped, find_connect_problem
 from ...sync.remote.hubs import MAX_FILES, MAX_SIZE, RemoteFile, Source, open_source
-from ...sync.remote.placement import Content, Placement
+from ...sync.remote.placement import Placement
 from ...sync.staging.folders import open_parent
-from ...sync.staging.remembered_hashes import staged_folder
+from ...sync.staging.remembered_hashes import RememberedHashes, staged_folder
+from ...sync.staging.room import check_room
 from ...sync.staging.staged import name_target, write_record
-from ...sync.transfer import Provider, providing
+from ...sync.transfer import providing
 from ..files import ListedFile, send_rows, serve_files
+from .take import wait_for_target
 
 if TYPE_CHECKING:
     from ....protocol.messages.contents import CopyReport, Reach, RememberedList, Resolved
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 0.1  # seconds
 REPORT_INTERVAL = 5  # polls
 MAX_PATH = 4096
+
+Listed = Tuple[str, List[RemoteFile]]  # a commit and its files
 
 
 def run(request: DownloadRequest, stream: Stream) -> None:
@@ -70,9 +76,9 @@ def inspect(request: DownloadRequest) -> Reach:
         held, whole = 0, False
     else:
         placement = Placement(source, commit, request["layout"], files)
-        downloader = Downloader(
-            os.path.join(find_target(request), os.fsencode(placement.root)), source.http, no_step
-        )
+        root = os.path.join(find_target(request), os.fsencode(placement.root))
+        hashes = RememberedHashes("", request["node"])  # none is needed
+        downloader = Downloader(root, source.http, hashes, no_step)
         held = sum(max(downloader.size_here(content), 0) for content in placement.contents)
         whole = source.fixed and held == sum(content.size for content in placement.contents)
     problem = "" if whole else find_connect_problem(source.endpoint, request["variables"])
@@ -83,15 +89,37 @@ def no_step() -> None:
     """Count nothing: it takes no time."""
 
 
+class Background:
+    """Something that a thread does while the verb reports that it goes on."""
+
+    def __init__(self, action: Callable[[], Listed]) -> None:
+        self._action = action
+        self.result: Optional[Listed] = None
+        self.failure: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Return whether it goes on."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._action()
+        except BaseException as error:  # the verb's thread raises it
+            self.failure = error
+
+
 class Download:
     """One download, and what is given to other nodes meanwhile."""
 
     def __init__(self, request: DownloadRequest, heartbeat: Heartbeat) -> None:
         self._request, self._heartbeat = request, heartbeat
+        self._workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
         self._waiting: List[str] = []
         http = Http(request["variables"], request["token"], self._waiting.append)
         self._http, self.source = http, make_source(request, http)
-        self._provider: Optional[Provider] = None
         self._opened = ExitStack()
 
     def close(self) -> None:
@@ -101,67 +129,101 @@ class Download:
 
     def serve(self) -> None:
         """Download, then send what the client fetches until it hangs up."""
-        request, heartbeat = self._request, self._heartbeat
-        commit = self.source.resolve()
-        remembered, files = read_list(request, self.source)
-        if not files or remembered != commit or not commit:
-            files = self.source.list_files(commit)
-        placement = Placement(self.source, commit, request["layout"], files)
-        root = self._make_root(placement)
-        downloader = Downloader(root, self._http, heartbeat.step)
-        downloader.inspect(placement.contents)
-        check_space(root, downloader.missing_bytes(placement.contents))
-        first = [content for content in placement.contents if not content.sha256]
-        if not self._wait_for(downloader, first):
+        listing = Background(self._list)
+        if not self._wait_for(listing) or listing.result is None:
             return
-        save_list(request, self.source, commit, files, placement)
-        self._announce(commit, placement, downloader, root)
-        missing = [content for content in placement.contents if not content.whole]
-        if not self._wait_for(downloader, missing):
+        commit, files = listing.result
+        placement = Placement(self.source, commit, self._request["layout"], files)
+        if self._request["do"] == "list":
+            self._announce(commit, placement, "", None)
             return
-        self._make_links(root, placement.links)
-        self._record(commit, placement, root)
-        heartbeat.send({"copied": report(downloader, placement)})
-        serve_files(find_files(root, placement.rows()), heartbeat.stream, heartbeat)
-
-    def _make_root(self, placement: Placement) -> bytes:
         root = os.path.realpath(os.path.join(find_target(self._request), os.fsencode(placement.root)))
         os.makedirs(root, exist_ok=True)
-        return root
+        with self._locked(root, placement):
+            hashes = RememberedHashes(self._workdir, self._request["node"])
+            downloader = Downloader(root, self._http, hashes, self._heartbeat.step)
+            if not self._fetch(downloader, commit, files, placement):
+                return
+            self._make_links(root, placement.links)
+            self._record(commit, placement, root)
+        self._heartbeat.send({"copied": report(downloader, placement)})
+        serve_files(find_files(root, placement.rows()), self._heartbeat.stream, self._heartbeat)
 
-    def _wait_for(self, downloader: Downloader, contents: List[Content]) -> bool:
-        """Download contents and report how much has come; False if the client left."""
-        downloader.start(contents)
-        polls, reported = 0, downloader.bytes
-        while downloader.running:
+    def _list(self) -> Listed:
+        """Return the commit and its files."""
+        commit = self.source.resolve()
+        remembered, files = read_list(self._request, self.source)
+        if not files or remembered != commit or not commit:
+            files = self.source.list_files(commit)
+        return commit, files
+
+    def _locked(self, root: bytes, placement: Placement) -> ContextManager[None]:
+        """Return the lock of what is staged."""
+        staged = self._request["staged"]
+        if staged is None:
+            return nullcontext()
+        path, _ = name_target(root, placement.rows(), named=bool(placement.name))
+        return wait_for_target(self._workdir, path, staged, self._heartbeat)
+
+    def _fetch(
+        self, downloader: Downloader, commit: str, files: List[RemoteFile], placement: Placement
+    ) -> bool:
+        """Download what is missing; False if the client left."""
+        contents = placement.contents
+        downloader.inspect(contents)
+        needed = [row for content in contents if not content.whole for row in placement.rows_of(content)]
+        check_room(downloader.top, needed, downloader.missing_bytes(contents), downloader.probe)
+        try:
+            downloader.start([content for content in contents if not content.sha256])
+            if not self._wait_for(downloader):
+                return False
+            save_list(self._request, self.source, commit, files, placement)
+            self._announce(commit, placement, os.fsdecode(downloader.top), downloader)
+            downloader.start(contents)
+            return self._wait_for(downloader)
+        finally:
+            downloader.remember()
+
+    def _wait_for(self, work: Union[Background, Downloader]) -> bool:
+        """Report how work goes on until it ends; False if the client left."""
+        polls = reported = 0
+        while work.running:
             try:
                 if self._heartbeat.stream.receive(POLL_INTERVAL) is None:
-                    downloader.stop()
+                    self._http.stopped.set()
                     return False
             except TimeoutError:
                 pass
             self._heartbeat.step()
             polls += 1
-            while self._waiting:
-                self._heartbeat.send({"waiting": self._waiting.pop(0)})
-            if polls % REPORT_INTERVAL == 0 and downloader.bytes != reported:
-                reported = downloader.bytes
+            self._report_waits()
+            if polls % REPORT_INTERVAL == 0 and isinstance(work, Downloader) and work.bytes != reported:
+                reported = work.bytes
                 self._heartbeat.send({"downloaded": reported})
-        if downloader.failure is not None:
-            raise downloader.failure
-        self._heartbeat.send({"downloaded": downloader.bytes})
+        self._report_waits()
+        if work.failure is not None:
+            raise work.failure
+        if isinstance(work, Downloader):
+            self._heartbeat.send({"downloaded": work.bytes})
         return True
 
-    def _announce(self, commit: str, placement: Placement, downloader: Downloader, root: bytes) -> None:
+    def _report_waits(self) -> None:
+        while self._waiting:
+            self._heartbeat.send({"waiting": self._waiting.pop(0)})
+
+    def _announce(
+        self, commit: str, placement: Placement, root: str, downloader: Optional[Downloader]
+    ) -> None:
         """Begin to give what is here and what comes, and send the list."""
-        rows = placement.rows()
-        provider = self._opened.enter_context(providing(downloader, rows, self._request["provide"]))
+        rows, provider = placement.rows(), None
+        if downloader is not None:
+            provider = self._opened.enter_context(providing(downloader, rows, self._request["provide"]))
         if provider is not None:
             provider.coming = frozenset(content.sha256 for content in placement.contents if not content.whole)
         resolved: Resolved = {
             "revision": commit,
-            "root": os.fsdecode(root),
-            "missing": downloader.missing_bytes(placement.contents),
+            "root": root,
+            "missing": downloader.missing_bytes(placement.contents) if downloader else 0,
             "port": provider.port if provider else None,
         }
         self._heartbeat.send({"resolved": resolved})
@@ -177,7 +239,7 @@ class Download:
             rows = placement.rows()
             found: StagedSource = {**staged, "revision": commit, "tree": tree_hash(rows)}
             path, rows = name_target(root, rows, named=bool(placement.name))
-            write_record(open_workdir(self._request["workdir"]), path, found, rows)
+            write_record(self._workdir, path, found, rows)
 
     @staticmethod
     def _make_links(root: bytes, rows: List[TreeEntry]) -> None:
@@ -199,15 +261,6 @@ def make_source(request: DownloadRequest, http: Http) -> Source:
 def find_target(request: DownloadRequest) -> bytes:
     """Return the directory that the files go below."""
     return resolve_path(request, request["to"])
-
-
-def check_space(root: bytes, size: int) -> None:
-    """Raise VerbError if a download does not have room; a file system may not report how much it has."""
-    status = os.statvfs(root)
-    free = status.f_bavail * status.f_frsize
-    if status.f_blocks and size > free:
-        where = os.fsdecode(root)
-        raise VerbError("CC-DISK-001", f"{where} has {free} bytes free, and {size} are to come")
 
 
 def listed_rows(rows: List[TreeEntry]) -> Iterator[Any]:
