@@ -99,6 +99,7 @@ TEMPLATES = (
     to_translate("{path} can be written by others (mode {mode}); chmod go-w it"),
     to_translate("{path} cannot be a work directory of clusterctl"),
     to_translate("{path} has no file `id`, which marks a work directory of clusterctl"),
+    to_translate("{user} is staging to it"),
     to_translate("it belongs to another node"),
     to_translate("it is still running"),
     to_translate("it may be starting"),

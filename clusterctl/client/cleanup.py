@@ -25,6 +25,7 @@ from clusterctl.plans.cleanup import (
     parse_warm_servers,
 )
 from clusterctl.plans.facts.untrusted import render_processes
+from clusterctl.plans.sync.staged import StagedContent, parse_staged
 from clusterctl.protocol.frames import SILENCE_LIMIT
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.untrusted import Untrusted
@@ -32,7 +33,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import OrphansRequest, WarmRequest
+    from clusterctl.protocol.messages.verbs import OrphansRequest, StagedRequest, WarmRequest
 
 MAX_PARTS = 20_000  # of one node
 WORK_LIMIT = 600.0  # seconds in which a node has ended what crashed runs left, whatever beats it sends
@@ -95,7 +96,10 @@ def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node:
             }
         }
     )
-    raw = _receive_record(session, "removed", node) or Untrusted({})
+    return _parse_removal(_receive_record(session, "removed", node) or Untrusted({}))
+
+
+def _parse_removal(raw: Untrusted) -> RemovalReport:
     failed = tuple(
         f"{row.text(0)}: {translate_node_text(row.text(1))}" for row in raw.rows("failed", MAX_PARTS)
     )
@@ -181,6 +185,38 @@ def query_warm(
     """Describe the process that waits on a node for the next launch, and end it if wished."""
     request: WarmRequest = {"workdir": node.workdir, "node": node.name, "end": end}
     return parse_warm_servers(tasks.query(c, "warm", request, interpreter))
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def query_staged(
+    c: Connection, node: Node, interpreter: Interpreter, *, verify: bool = False
+) -> tuple[StagedContent, ...]:
+    """List what was staged on a node, and what is left of it; with `verify` all of it is read."""
+    request: StagedRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "do": "list",
+        "paths": [],
+        "verify": verify,
+    }
+    with Session(c, "staged", request, interpreter) as session:
+        return parse_staged(_receive_answer(session, "staged"))
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def remove_staged(
+    c: Connection, node: Node, interpreter: Interpreter, staged: Sequence[StagedContent]
+) -> RemovalReport:
+    """Remove some of it."""
+    request: StagedRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "do": "remove",
+        "paths": [content.path for content in staged],
+        "verify": False,
+    }
+    with Session(c, "staged", request, interpreter) as session:
+        return _parse_removal(_receive_answer(session, "removed").record("removed"))
 
 
 NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named

@@ -91,4 +91,36 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-STAGE-020": Entry(
+        "warning",
+        "what `stage` has copied to a node is not as it was",
+        "The run would not find its model or data. `launch` copies what is missing before the run.",
+        "Files are compared by name, size and target of links.",
+        do="Run `clusterctl stage JOB.yaml`, or `launch`, which does the same",
+        cases={"": Case(fix="`clusterctl stage JOB.yaml` copies what is missing")},
+    ),
+    "CC-STAGE-021": Entry(
+        "warning",
+        "nodes have different revisions or contents of what `stage` copies",
+        "Ranks would train with different models or data. `launch` copies the same to all before the run.",
+        "Each node keeps a record of what was copied, from where, of which revision, and with which hash.",
+        do="Run `clusterctl stage JOB.yaml`, or `launch`; name a commit in `from` so that the revision cannot change",
+        cases={
+            "": Case(
+                fix="`clusterctl stage JOB.yaml` copies the same to all; a commit in `from` keeps the revision"
+            )
+        },
+    ),
+    "CC-STAGE-022": Entry(
+        "info",
+        "a node has the same staged content in several places",
+        "Each copy takes its space on the disk.",
+        "Their records have the same hash, so the files are the same: two caches, or two values of `to`.",
+        do="Use one `to` in all jobs; `clusterctl clean --staged --dry-run` lists what is there",
+        cases={
+            "": Case(
+                fix="use one `to` in all jobs; `clusterctl clean --staged --dry-run` lists what is there"
+            )
+        },
+    ),
 }

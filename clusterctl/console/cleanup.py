@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphans, StoredRun, WarmServer
 from clusterctl.plans.runs.verdict import name_state
+from clusterctl.plans.sync.staged import StagedContent
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names, group_values
@@ -24,14 +26,17 @@ if TYPE_CHECKING:
     from clusterctl.console.documents.nodes import (
         CleanDocument,
         CleanedNode,
+        CleanStagedDocument,
         EndedOrphansEntry,
         FailedNode,
         KeptRun,
         OrphansDocument,
         OtherOrphans,
         RemovedRun,
+        RemovedStaged,
     )
     from clusterctl.console.documents.runs import WarmProcess
+    from clusterctl.protocol.messages.stored import StagedState
 
 MAX_FAILURES = 10
 REASONS = {  # why something goes, as JSON has it, and on the screen
@@ -137,6 +142,56 @@ def show_removed(removed: Mapping[str, RemovalReport]) -> None:
             lines.append(tr("{n} more", n=len(removal.failed) - MAX_FAILURES))
         for line in lines:
             print_error_line(tr("{node}: NOT removed: {what}", node=name, what=line))
+
+
+STAGED_STATES: Mapping[StagedState, str] = {
+    "whole": to_translate("as it was staged"),
+    "missing": to_translate("{path} is missing"),
+    "changed": to_translate("{path} was changed"),
+    "dangling": to_translate("the link {path} leads nowhere"),
+}
+
+
+def show_staged(staged: Mapping[str, Sequence[StagedContent]]) -> None:
+    """Print what was staged on each node, the largest first, and the size of all of it."""
+    for name, contents in staged.items():
+        for content in sorted(contents, key=lambda content: content.bytes, reverse=True):
+            print_line(
+                tr(
+                    "{node}: {path}  {size}, from {source}, {age} ago by {user}: {state}",
+                    node=name,
+                    path=content.path,
+                    size=render_size(content.bytes),
+                    source=content.source,
+                    age=render_duration(max(0.0, time.time() - content.time)),
+                    user=content.by,
+                    state=tr(STAGED_STATES[content.state], path=content.problem),
+                )
+            )
+        total = render_size(sum(content.bytes for content in contents))
+        print_line(tr("{node}: {size} staged in all", node=name, size=total))
+
+
+def staged_to_json(
+    staged: Mapping[str, Sequence[StagedContent]],
+    removed: Mapping[str, RemovalReport],
+    errors: Mapping[str, ClusterctlError],
+) -> CleanStagedDocument:
+    """Return the document of `clean --staged --json`."""
+    entries = [{"node": name, **asdict(content)} for name, contents in staged.items() for content in contents]
+    nodes: list[RemovedStaged] = [
+        {
+            "node": name,
+            "removed": {**vars(removed[name]), "failed": list(removed[name].failed)}
+            if name in removed
+            else None,
+        }
+        for name in staged
+    ]
+    failed: list[FailedNode] = [
+        {"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()
+    ]
+    return {"schema": 1, "staged": entries, "nodes": nodes, "errors": failed}
 
 
 def cleanup_to_json(

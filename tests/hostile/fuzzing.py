@@ -51,6 +51,7 @@ from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, StateChange
 from clusterctl.client.watch.monitor import AttemptTracker, NodeReport, describe_log_event
 from clusterctl.client.watch.streams import Streams
+from clusterctl.console.cleanup import staged_to_json
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.diagnose.hang import judge
@@ -541,6 +542,16 @@ def drive_warm(line: Line, _: Place) -> object:
     return cleanup.query_warm(line, NODE, INTERPRETER)
 
 
+def drive_staged(line: Line, _: Place) -> object:
+    """Show what was staged, and have it removed."""
+    found = cleanup.query_staged(line, NODE, INTERPRETER)
+    return (
+        found,
+        staged_to_json({"gpu02": found}, {}, {}),
+        cleanup.remove_staged(line, NODE, INTERPRETER, found),
+    )
+
+
 DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "probe": (drive_probe,),
     "ps": (drive_ps,),
@@ -561,6 +572,7 @@ DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "submit": (drive_submit,),
     "cancel": (drive_cancel,),
     "warm": (drive_warm,),
+    "staged": (drive_staged,),
 }
 
 

@@ -24,10 +24,13 @@ from clusterctl.plans.checks.registry import (
 from clusterctl.plans.diagnose.network_tests import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.facts.facts import parse_facts, plan_neighbours, with_session_output
 from clusterctl.plans.launch.script import JobCode, ScriptUse
+from clusterctl.plans.sync.staged import parse_staged
 from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.protocol.messages.facts import Facts
+from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
 from clusterctl.specs.job.model import Job
+from clusterctl.specs.job.stage import Stage
 
 HERE = Path(__file__).parents[1] / "plans" / "cases"
 ASKED, HEARD = 1790000000.0, 1790000000.07  # our clock around the healthy node's answer
@@ -110,11 +113,18 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     for name, said in case.get("noise", {}).items():  # what the login shell prints, in one line or more
         facts[name] = with_session_output(facts[name], "", said.encode())
     written = case.get("here", {})
-    job = Job(**{"name": "j", "file": "job.yaml", "script": "t.py", **case["job"]}) if "job" in case else None
+    job = job_of(case["job"]) if "job" in case else None
     code = code_of(written["code"], case.get("nodes", 3)) if "code" in written else None
     here = LocalFacts(written.get("open_keys", {}), tuple(written.get("beside_script", ())), code)
-    observed = Observations(facts, failures, wire_of(case), deep_of(case), here)
+    staged = {name: parse_staged(Untrusted({"staged": raw})) for name, raw in case.get("staged", {}).items()}
+    observed = Observations(facts, failures, wire_of(case), deep_of(case), here, staged)
     return evaluate(nodes(case), observed, job, choice_of(case))
+
+
+def job_of(written: Mapping[str, Any]) -> Job:
+    """Return the job of a case; its `stage` is a list of sources."""
+    stage = tuple(Stage(source=source) for source in written.get("stage", ()))
+    return Job(**{"name": "j", "file": "job.yaml", "script": "t.py", **written, "stage": stage})
 
 
 def code_of(files: Mapping[str, str], nnodes: int) -> JobCode:

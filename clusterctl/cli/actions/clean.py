@@ -23,8 +23,10 @@ from clusterctl.client.cleanup import (
     NodeStorage,
     RemovalReport,
     find_orphans,
+    query_staged,
     query_warm,
     read_storage,
+    remove_staged,
     remove_stored_runs,
     stop_orphans,
 )
@@ -41,7 +43,9 @@ from clusterctl.console.cleanup import (
     show_ended_warm,
     show_orphans,
     show_removed,
+    show_staged,
     show_warm,
+    staged_to_json,
     warm_to_json,
 )
 from clusterctl.console.documents.output import write_document
@@ -319,6 +323,32 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
     if any(entry.remaining for entry in ended.values()) or (failed and orphans):
         return 5
     return reading_exit_code(len(orphans), len(nodes))
+
+
+def clean_staged(nodes: Sequence[Node], options: CleanOptions) -> int:
+    """List what was staged on the nodes, and remove it if that is wanted; gives the exit code."""
+    removed: dict[str, RemovalReport] = {}
+    with open_cluster() as cluster:
+        found, failed = query_nodes(cluster, nodes, query_staged)
+        staged = {name: contents for name, contents in found.items() if contents}
+        if not options.as_json:
+            show_staged(staged)
+        if not staged and found:
+            info(tr("nothing to remove"))
+        elif staged and not options.dry_run:
+            _confirm(tr("Remove all this?"), options)
+            targets = [node for node in nodes if node.name in staged]
+            removed, errors = query_nodes(
+                cluster, targets, lambda c, node, python: remove_staged(c, node, python, staged[node.name])
+            )
+            failed.update(errors)
+    if options.as_json:
+        write_document(staged_to_json(found, removed, failed))
+    else:
+        show_removed(removed)
+    if any(report.failed for report in removed.values()) or (failed and found):
+        return 5
+    return reading_exit_code(len(found), len(nodes))
 
 
 def _select_own(by_node: Mapping[str, Orphans], options: CleanOptions) -> dict[str, tuple[Orphan, ...]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.cli.context.nodes import interpreter
+from clusterctl.client.cleanup import query_staged
 from clusterctl.client.preflight import (
     REUSED,
     MeshMember,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
     from clusterctl.plans.diagnose.network_tests import DeepCheckResult
     from clusterctl.plans.launch.script import JobCode
+    from clusterctl.plans.sync.staged import StagedContent
     from clusterctl.protocol.messages.checks import MeshResult
 
 PHASE = "check"
@@ -98,6 +100,7 @@ class Questions:
     recheck: bool = False
     launches: bool = False
     code: JobCode | None = None
+    staged: Mapping[str, tuple[StagedContent, ...]] = field(default_factory=dict)
 
     @property
     def interpreters(self) -> dict[str, Interpreter]:
@@ -127,6 +130,7 @@ def run_preflight(cluster: Cluster, questions: Questions, phases: Phases, folder
     The phase is PHASE, which the caller has begun. What is expensive is taken from a check that passed a moment ago,
     which `folder` keeps, as long as all answers that are repeated are the same.
     """
+    questions = replace(questions, staged=query_staged_content(cluster, questions))
     recent = None
     if questions.may_reuse and not questions.recheck:
         recent = load_check(folder, questions.name, time.time())
@@ -156,6 +160,19 @@ def is_sound(result: Preflight) -> bool:
         result.mesh.absent or result.mesh.ports_taken or not all(path.open for path in result.mesh.paths)
     )
     return complete and not closed and not any(finding.severity == "error" for finding in result.findings)
+
+
+def query_staged_content(cluster: Cluster, questions: Questions) -> dict[str, tuple[StagedContent, ...]]:
+    """Ask the nodes what was staged there, unless the job stages nothing, or does it next; who fails is left out."""
+    if questions.launches or questions.job is None or not questions.job.stage:
+        return {}
+    pythons = questions.interpreters
+    outcomes = cluster.each(
+        questions.nodes,
+        lambda c, node: query_staged(c, node, pythons[node.name]),
+        step=tr("reading what was staged"),
+    )
+    return {outcome.node.name: outcome.value for outcome in outcomes if outcome.value is not None}
 
 
 def _confirm(cluster: Cluster, questions: Questions, phases: Phases, recent: RecentCheck) -> Preflight | None:
@@ -190,7 +207,14 @@ def _judge(
     reused: RecentCheck | None = None,
 ) -> Preflight:
     local_facts = read_local_facts(questions.nodes, questions.job, questions.code)
-    observed = Observations(facts, failures, mesh, local_facts=local_facts, program=questions.program)
+    observed = Observations(
+        facts,
+        failures,
+        mesh,
+        local_facts=local_facts,
+        staged=questions.staged,
+        program=questions.program,
+    )
     findings = evaluate(questions.nodes, observed, questions.job, questions.selection)
     age = time.time() - reused.time if reused else None
     return Preflight(facts, failures, findings, observed, mesh, selection=questions.selection, age=age)

@@ -363,6 +363,7 @@ def cp(
         ("clusterctl clean -y --nodes gpu02", "one node, without a question"),
         ("clusterctl clean --orphans", "only the processes that crashed runs left"),
         ("clusterctl clean --warm", "only what launch --keep-warm left"),
+        ("clusterctl clean --staged --dry-run", "what the key `stage` of jobs has copied, and its size"),
     ],
 )
 @click.option(
@@ -385,6 +386,9 @@ def cp(
 @click.option(
     "--warm", is_flag=True, help="Only stop the processes that `launch --keep-warm` left; asks nothing."
 )
+@click.option(
+    "--staged", is_flag=True, help="Only remove what the key `stage` of jobs has copied to the nodes."
+)
 @with_node_options
 @click.option("--dry-run", is_flag=True, help="List what would be removed, and stop.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -397,6 +401,7 @@ def clean(
     everyone: bool,
     orphans: bool,
     warm: bool,
+    staged: bool,
     pattern: str | None,
     exclude: str | None,
     dry_run: bool,
@@ -410,7 +415,7 @@ def clean(
     listed and confirmed separately, because `clean` cannot know whether these files were downloaded. On a Slurm cluster
     a run stays while its Slurm job waits or runs.
     """
-    from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans, clean_warm
+    from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans, clean_staged, clean_warm
     from clusterctl.plans.cleanup import RetentionPolicy
     from clusterctl.plans.launch.placement import choose_nodes
 
@@ -421,13 +426,17 @@ def clean(
     inventory = load_inventory(settings, on_slurm=True)
     if inventory.slurm is not None and (pattern is not None or exclude is not None):
         raise UsageError("CC-SLURM-007", "nodes")
-    if orphans and warm:
-        raise click.UsageError(tr("--orphans and --warm: use only one of them"), click.get_current_context())
+    if orphans + warm + staged > 1:
+        raise click.UsageError(
+            tr("--orphans, --warm and --staged: use only one of them"), click.get_current_context()
+        )
     if orphans or warm:
         refuse_on_slurm(inventory, "clean --warm" if warm else "clean --orphans")
     nodes = choose_nodes(inventory, pattern, exclude)
     if warm:
         return clean_warm(nodes, dry_run=dry_run, as_json=as_json)
+    if staged:
+        return clean_staged(nodes if inventory.slurm is None else nodes[:1], options)
     return clean_orphans(nodes, options) if orphans else Clean(nodes, options).run()
 
 

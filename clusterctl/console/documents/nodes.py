@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.console.documents.runs import WarmProcess
 from clusterctl.plans.runs.documents import FieldsOf, OutsideFilesEntry
+from clusterctl.plans.sync.staged import StagedContent
 from clusterctl.protocol.messages.facts import Orphan, Sample
 
 
@@ -347,6 +348,33 @@ class CleanOrphansDocument(TypedDict):
 
     schema: Literal[1]
     orphans: list[EndedOrphansEntry]
+
+
+StagedOfNode = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        StagedContent,
+        (("node", str),),
+        "StagedOfNode",
+        "Content that was staged on a node; `problem` is the first file that is not as it was.",
+    ),
+]
+
+
+class RemovedStaged(TypedDict):
+    """What a node has removed of staged content; null where nothing was removed."""
+
+    node: str
+    removed: Annotated[dict[str, Any], FieldsOf(RemovalReport)] | None
+
+
+class CleanStagedDocument(TypedDict):
+    """What `clean --staged` removes or would remove."""
+
+    schema: Literal[1]
+    staged: list[StagedOfNode]
+    nodes: list[RemovedStaged]
+    errors: list[FailedNode]
 
 
 class OtherOrphans(TypedDict):

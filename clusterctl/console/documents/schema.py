@@ -17,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from clusterctl.console.documents.nodes import (
     CleanDocument,
     CleanOrphansDocument,
+    CleanStagedDocument,
     CleanWarmDocument,
     CopyDocument,
     EndedLabsDocument,
@@ -86,6 +87,7 @@ Document = (
     | CleanDocument
     | CleanWarmDocument
     | CleanOrphansDocument
+    | CleanStagedDocument
     | OrphansDocument
     | ExecDocument
     | CommandLine
@@ -130,7 +132,9 @@ VERBS: Mapping[str, VerbJson] = {
     "lab heal": VerbJson((LabsDocument,)),
     "attach": VerbJson(_FOLLOWED, f"{ONE_PER_LINE}."),
     "cp": VerbJson((CopyDocument,)),
-    "clean": VerbJson((CleanDocument, CleanWarmDocument, CleanOrphansDocument, OrphansDocument)),
+    "clean": VerbJson(
+        (CleanDocument, CleanWarmDocument, CleanOrphansDocument, CleanStagedDocument, OrphansDocument)
+    ),
     "exec": VerbJson(
         (ExecDocument, CommandLine, CommandEndLine), f"One document; with --no-fold {ONE_PER_LINE}."
     ),

@@ -23,6 +23,7 @@ from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS
 from clusterctl.plans.launch.network import NodeNetwork
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.script import JobCode
+from clusterctl.plans.sync.staged import StagedContent
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
@@ -136,13 +137,17 @@ class LocalFacts:
 
 @dataclass(frozen=True)
 class Observations:
-    """What was found out: each node's facts, or why it gave none; the network and deep checks; this machine's facts."""
+    """What was found out: each node's facts, or why it gave none; the network and deep checks; this machine's facts.
+
+    `staged` is what was staged on each node, if the job stages something.
+    """
 
     facts: Mapping[str, Facts]
     failures: Mapping[str, ClusterctlError]
     mesh: MeshResult | None = None
     deep: DeepCheckResult | None = None
     local_facts: LocalFacts = field(default_factory=LocalFacts)
+    staged: Mapping[str, tuple[StagedContent, ...]] = field(default_factory=dict)
     program: str = "clusterctl"  # how a command begins that uses the same inventory
 
 

@@ -18,6 +18,7 @@ from clusterctl.plans.checks import (
     resources,
     routes,
     script,
+    staged,
     system,
     torch,
 )
@@ -57,6 +58,7 @@ FAMILIES = (
     collective,
     resources,
     script,
+    staged,
 )
 MAX_FIXES = 4
 MAX_EVIDENCE = 12

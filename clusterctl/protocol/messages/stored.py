@@ -29,6 +29,7 @@ class StagedRecord(StagedSource):
 
 
 StagedState = Literal["whole", "missing", "changed", "dangling"]
+STAGED_STATES: tuple[StagedState, ...] = ("whole", "missing", "changed", "dangling")
 
 
 class StagedContent(StagedRecord):

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans
-from clusterctl.client.cleanup import EndedOrphans
+from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans, clean_staged
+from clusterctl.client.cleanup import EndedOrphans, RemovalReport
 from clusterctl.client.rpc.cluster import Outcome
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.cleanup import CleanupPlan, Orphans, RetentionPolicy, parse_stored_run
+from clusterctl.plans.sync.staged import parse_staged
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -129,3 +130,65 @@ def test_processes_that_were_not_ended_are_no_success(
     said = capsys.readouterr()
     assert json.loads(said.out)["orphans"][0]["left"] == left
     assert ("CC-RUN-018" in said.err) == (ended.error is not None)
+
+
+STAGED = parse_staged(
+    Untrusted(
+        {
+            "staged": [
+                {
+                    "source": "./corpus",
+                    "path": "/data/corpus",
+                    "bytes": 3 << 30,
+                    "by": "ann@pc",
+                    "state": "whole",
+                }
+            ]
+        }
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("dry_run", "report", "code"),
+    [
+        (True, None, 0),
+        (False, RemovalReport(0, 3 << 30, 7, ()), 0),
+        (False, RemovalReport(0, 0, 0, ("/data/corpus: in use",)), 5),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_staged_content(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    dry_run: bool,
+    report: RemovalReport | None,
+    code: int,
+    as_json: bool,
+) -> None:
+    """Its size on each node is shown; what could not be removed is no success."""
+    answers: Iterator[Any] = iter([[Outcome(NODE, STAGED, None, 0.0)], [Outcome(NODE, report, None, 0.0)]])
+    cluster = SimpleNamespace(each=lambda *_, **__: next(answers))
+    monkeypatch.setattr("clusterctl.cli.actions.clean.open_cluster", lambda: nullcontext(cluster))
+    options = CleanOptions(RetentionPolicy(), everyone=False, dry_run=dry_run, yes=True, as_json=as_json)
+
+    assert clean_staged([NODE], options) == code
+    shown = capsys.readouterr()
+    if as_json:
+        document = json.loads(shown.out)
+        assert [(one["node"], one["path"]) for one in document["staged"]] == [("gpu01", "/data/corpus")]
+        assert (document["nodes"][0]["removed"] is None) == dry_run
+        return
+    assert "gpu01: /data/corpus  3.2 GB, from ./corpus" in shown.out
+    assert "gpu01: 3.2 GB staged in all" in shown.out
+    assert ("gpu01: removed" in shown.out) == (not dry_run)
+    assert ("NOT removed: /data/corpus: in use" in shown.err) == (code == 5)
+
+
+def test_staged_content_is_not_removed_without_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal -y is needed."""
+    cluster = SimpleNamespace(each=lambda *_, **__: [Outcome(NODE, STAGED, None, 0.0)])
+    monkeypatch.setattr("clusterctl.cli.actions.clean.open_cluster", lambda: nullcontext(cluster))
+    options = CleanOptions(RetentionPolicy(), everyone=False, dry_run=False, yes=False, as_json=False)
+    with pytest.raises(UsageError):
+        clean_staged([NODE], options)

@@ -123,7 +123,7 @@ MAX_BYTES = {
     "shell": 28_000,
     "slurm": 68_900,
     "slurm_pulse": 50_600,
-    "staged": 18_000,
+    "staged": 19_200,
     "start": 25_000,
     "stop": 29_100,
     "sync": 31_800,

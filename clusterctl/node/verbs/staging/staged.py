@@ -7,17 +7,26 @@ StagedRequest with do: list     `staged`: a StagedContent for each path; with `v
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
 from ...sync.staging.remembered_hashes import RememberedHashes
 from ...sync.staging.staged import compare_with_disk, read_records, remove_content
+from ...sync.staging.target_lock import hold_target
 
 if TYPE_CHECKING:
     from ....protocol.messages.stored import CleanReport
     from ....protocol.messages.verbs import StagedRequest
     from ...runtime.stream import Stream
+
+
+CLEAN = "clusterctl clean"  # by whom a path is held meanwhile
+
+
+def refuse_holder(holder: str) -> NoReturn:
+    """Raise VerbError where content is staged to a path that is to be removed."""
+    raise VerbError("CC-CLEAN-002", f"{holder} is staging to it")
 
 
 def run(request: StagedRequest, stream: Stream) -> None:
@@ -36,7 +45,8 @@ def run(request: StagedRequest, stream: Stream) -> None:
         report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
         for record in records:
             try:
-                files, size = remove_content(workdir, record, heartbeat.step)
+                with hold_target(workdir, record["path"], CLEAN, refuse_holder):
+                    files, size = remove_content(workdir, record, heartbeat.step)
             except (OSError, VerbError) as error:
                 report["failed"].append([record["path"], str(getattr(error, "strerror", None) or error)])
                 continue

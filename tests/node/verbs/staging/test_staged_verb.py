@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from staging import SOURCE, model_rows, staged, take
+from staging import SOURCE, model_rows, next_answer, open_take, staged, take
 
 
 def test_what_is_staged_is_recorded_and_replaces_other_content(tmp_path: Path) -> None:
@@ -97,3 +97,15 @@ def test_a_directory_of_the_stage(tmp_path: Path) -> None:
     assert record["path"] == str(tmp_path / "work/stage/corpus")
     assert (tmp_path / "work/stage/corpus/2026/blobs/one").read_bytes() == b"one"
     assert record["state"] == "whole"
+
+
+def test_what_is_being_staged_is_not_removed(tmp_path: Path) -> None:
+    """Who does it is named; the content stays."""
+    take(tmp_path, tmp_path)
+    (tmp_path / "model/blobs/one").unlink()
+    with open_take(tmp_path, tmp_path, model_rows()) as session:
+        assert next_answer(session, "missing")["missing"]
+        report = staged(tmp_path, do="remove")
+        assert report["failed"] == [[str(tmp_path / "model"), "ann@laptop is staging to it"]]
+        session.process.kill()
+    assert (tmp_path / "model/blobs/two").exists()
