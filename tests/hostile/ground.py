@@ -44,6 +44,7 @@ VERBS_OF_THE_PAYLOAD = (
     "files",
     "clean",
     "orphans",
+    "staged",
     "top",
     "diagnose",
     "history",

@@ -48,6 +48,19 @@ SHELL = "x; touch PASTED #"
 WRONG = (-1, [7], 1.5, "7", {"x": 7}, 2**63, True, None, "", 7, [[]], 2**53 + 0.5)
 
 
+# Content that a job has staged. Test nodes have none.
+STAGED: Header = {
+    "source": "hf://org/model@main",
+    "revision": "9e165c3",
+    "tree": "f" * 64,
+    "by": "ann@laptop",
+    "path": "/data/model",
+    "files": 2,
+    "bytes": 9,
+    "time": 1795347477.0,
+    "state": "whole",
+    "problem": "",
+}
 # A process that a crashed run left. Test nodes have none, and about an empty list there is nothing to lie.
 ORPHAN: Header = {
     "run": "left-20261122T111104-a1b2",
@@ -495,6 +508,8 @@ def _begin_to_lie(case: Case, talk: Talk, sink: int) -> None:
             return
         if header.get("orphans") == []:
             header = {**header, "orphans": [ORPHAN]}
+        if header.get("staged") == []:
+            header = {**header, "staged": [STAGED]}
         for data in case(header, body, talk):
             _write(sink, data)
             talk.sent += 1
