@@ -80,12 +80,10 @@ class Hub:
     count: Counter[str] = field(default_factory=Counter)
     tokens: list[tuple[str, str]] = field(default_factory=list)  # with which kinds of requests came
     url: str = ""
+    host_of_files: str = (
+        ""  # another name of the server, so that it is another host; empty: that of the request
+    )
     lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def port(self) -> int:
-        """Return the port."""
-        return urlsplit(self.url).port or 0
 
 
 @contextmanager
@@ -98,6 +96,8 @@ def serving(hub: Hub, host: str = "127.0.0.1", port: int = 0) -> Iterator[Hub]:
     server = ThreadingHTTPServer((host, port), Handler)
     server.daemon_threads = True
     hub.url = f"http://{host}:{server.server_address[1]}"
+    if host == "127.0.0.1":
+        hub.host_of_files = f"localhost:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -200,8 +200,8 @@ class HubHandler(BaseHTTPRequestHandler):
             self.send_content(path, content, headers)
             return
         headers["X-Linked-Etag"], headers["X-Linked-Size"] = f'"{sha256(content)}"', str(len(content))
-        port = self.server_hub.port
-        headers["Location"] = f"http://localhost:{port}/cdn/{kind or 'models'}/{name}/{path}?signature=secret"
+        host = self.server_hub.host_of_files or self.headers.get("Host", "")
+        headers["Location"] = f"http://{host}/cdn/{kind or 'models'}/{name}/{path}?signature=secret"
         self.refuse(302, headers)
 
     def send_large(self, name: str, path: str, query: Any) -> None:  # noqa: ARG002 - as others

@@ -19,7 +19,8 @@ from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import query
 from clusterctl.client.sync.contents import NOTHING_HELD, HeldPart, Shipment
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.errors import ConnectionLost, NodeError
+from clusterctl.errors import ClusterctlError, NodeError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, RelayPlan, plan_relay
 from clusterctl.plans.sync.manifest import MAX_NAMED_FILES, Manifest
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import DownloadRequest
 
 INSPECT_LIMIT = 30.0  # seconds
+POLL_INTERVAL = 0.2  # seconds
 MAX_REVISION = 200  # characters
 MAX_PATH = 4096
 MAX_REASON = 300
@@ -65,7 +67,9 @@ class RemoteSource:
             return self.path.partition("?")[0]
         return f"{self.kind}://{self.path}" + (f"@{self.revision}" if self.revision else "")
 
-    def request(self, node: Node, do: Literal["inspect", "get"], offer: Offer | None) -> DownloadRequest:
+    def request(
+        self, node: Node, do: Literal["inspect", "list", "get"], offer: Offer | None
+    ) -> DownloadRequest:
         """Return what a node is asked."""
         return {
             "workdir": node.workdir,
@@ -80,27 +84,26 @@ class RemoteSource:
             "layout": self.layout,
             "sha256": self.sha256,
             "variables": pick_variables(self.variables),
-            "token": self.token if do == "get" else "",
+            "token": "" if do == "inspect" else self.token,
             "most": MAX_NAMED_FILES,
             "provide": offer,
             "staged": self.staged,
         }
 
 
-HUB_VARIABLES = (
-    "HF_ENDPOINT",
-    "MODELSCOPE_ENDPOINT",
-    "MODELSCOPE_DOMAIN",
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-)
+HUB_ADDRESSES = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT", "MODELSCOPE_DOMAIN")
+CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 TOKEN_VARIABLES = {"hf": "HF_TOKEN", "ms": "MODELSCOPE_API_TOKEN"}  # of each kind of source
 
 
 def pick_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a download obeys."""
-    return {name: variables[name] for name in (*HUB_VARIABLES, *PROXY_VARIABLES) if variables.get(name)}
+    return {
+        name: variables[name]
+        for name in (*HUB_ADDRESSES, *CERTIFICATES, *PROXY_VARIABLES)
+        if variables.get(name)
+    }
 
 
 def default_cache(kind: str, variables: Mapping[str, str]) -> str:
@@ -136,26 +139,39 @@ def choose_downloader(source: RemoteSource, found: Mapping[str, Found]) -> str:
     return max(able, key=lambda name: (found[name].whole, found[name].held))
 
 
+@dataclass(frozen=True)
+class DownloadObserver:
+    """Receives how a download goes on: bytes that have come, why none come, and who stages to the same place."""
+
+    on_bytes: Callable[[int], None] = lambda _: None
+    on_text: Callable[[str], None] = lambda _: None
+    on_held: Callable[[str], None] = lambda _: None
+
+
+SILENT = DownloadObserver()
+
+
 class Download(NodeFiles):
     """A node that downloads a source: what it is, and how it goes on."""
 
-    def __init__(self, session: Session, node: str, source: RemoteSource) -> None:
+    def __init__(self, session: Session, node: str, source: RemoteSource, observer: DownloadObserver) -> None:
         super().__init__(session, node)
-        self._source = source
+        self._source, self._observer = source, observer
         self._ended = threading.Event()
-        self._failed = False
+        self.failure: ClusterctlError | None = None
+        self.report = Untrusted({})  # what was written, in the end
         self.downloaded = 0  # bytes that have come from the server
         self.revision, self.root = "", ""
         self.missing = 0
         self.port: int | None = None
 
-    def start(self, on_text: Callable[[str], None]) -> None:
+    def start(self) -> None:
         """Receive progress until all is known, and the list."""
         while True:
             header, _ = self._reader.receive()
             if header.has_record("resolved"):
                 break
-            self._on_progress(header, lambda _: None, on_text)
+            self._on_progress(header)
         resolved = header.record("resolved")
         self.revision = resolved.text("revision", MAX_REVISION)
         self.root = resolved.text("root", MAX_PATH)
@@ -193,33 +209,36 @@ class Download(NodeFiles):
         contents = DownloadedContents(self, self._plan)
         return ScanResult(self.manifest, (), Path(), contents, self._plan.private)
 
-    def follow(self, on_bytes: Callable[[int], None], on_text: Callable[[str], None]) -> None:
-        """Receive progress until the node has all; raises what goes wrong there."""
-        self._failed = True
+    def follow(self) -> None:
+        """Receive progress until the node has all, or `failure` is set."""
         try:
             while True:
                 header, _ = self._reader.receive()
                 if header.has_record("copied"):
-                    self._failed = False
+                    self.report = header.record("copied")
                     return
-                self._on_progress(header, on_bytes, on_text)
+                self._on_progress(header)
+        except ClusterctlError as error:
+            self.failure = error
         finally:
             self._ended.set()
 
     def wait(self) -> None:
-        """Wait until the node has all, as the thread that follows it sees; ConnectionLost if it never has."""
-        self._ended.wait()
-        if self._failed:
-            raise ConnectionLost("CC-PULL-003", "closed", node=self.node)
+        """Wait until the node has all, as the thread that follows it sees; raise what went wrong there."""
+        while not self._ended.wait(POLL_INTERVAL):
+            INTERRUPTS.check()
+        if self.failure is not None:
+            raise self.failure
 
-    def _on_progress(
-        self, header: Untrusted, on_bytes: Callable[[int], None], on_text: Callable[[str], None]
-    ) -> None:
+    def _on_progress(self, header: Untrusted) -> None:
+        observer = self._observer
         if "waiting" in header:
-            on_text(translate_node_text(header.text("waiting", MAX_REASON)))
+            observer.on_text(translate_node_text(header.text("waiting", MAX_REASON)))
+        elif "held_by" in header:
+            observer.on_held(header.text("held_by", MAX_REASON))
         elif "downloaded" in header:
             total = header.count("downloaded")
-            on_bytes(max(0, total - self.downloaded))
+            observer.on_bytes(max(0, total - self.downloaded))
             self.downloaded = max(self.downloaded, total)
         else:
             raise protocol_error(self.node, tr("an answer that was not requested"))
@@ -246,13 +265,18 @@ def open_download(
     interpreter: Interpreter,
     source: RemoteSource,
     offer: Offer | None,
-    on_text: Callable[[str], None] = lambda _: None,
+    observer: DownloadObserver = SILENT,
+    *,
+    only_list: bool = False,
 ) -> Download:
-    """Have a node begin; returns when all names, sizes and hashes are known: large files are still to come then."""
-    session = Session(c, "download", source.request(node, "get", offer), interpreter)
-    download = Download(session, node.name, source)
+    """Have a node begin; returns when all names, sizes and hashes are known: large files are still to come then.
+
+    With `only_list` nothing is downloaded, and hashes that only that would show are missing.
+    """
+    request = source.request(node, "list" if only_list else "get", offer)
+    download = Download(Session(c, "download", request, interpreter), node.name, source, observer)
     try:
-        download.start(on_text)
+        download.start()
     except BaseException:
         download.close()
         raise

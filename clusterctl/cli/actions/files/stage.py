@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from clusterctl.cli.actions.files.remote import find_source, opened_remote
 from clusterctl.cli.actions.files.transfer import StagedFrom, Target, Transfer
 from clusterctl.cli.actions.sync import transfer_exit_code
 from clusterctl.cli.context.load import expand, state_dir
@@ -31,6 +32,7 @@ from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.stage import Stage
 from clusterctl.translation import tr
 
+REMOTE = ("hf", "ms", "url")  # kinds of sources that a node downloads
 Outcomes = Iterator[Outcome[SentFiles]]
 
 
@@ -47,6 +49,7 @@ class OpenedSource:
     """A source whose content is known: its manifest, and how it is sent to the nodes."""
 
     manifest: Manifest
+    target: Target
     send: Callable[[], Outcomes]
     revision: str = ""
 
@@ -99,8 +102,8 @@ class Staging:
         transfer = Transfer(cluster, phases, is_shared=self._is_shared, addresses=addresses)
         for index, stage in enumerate(self._job.stage):
             try:
-                with _named(index), self._opened(transfer, index, stage) as source:
-                    outcomes = self._compare(transfer, stage, source.manifest) if dry_run else source.send()
+                with _named(index), self._opened(transfer, index, stage, dry_run=dry_run) as source:
+                    outcomes = self._compare(transfer, source) if dry_run else source.send()
                     self._follow(outcomes, self._add(stage, source), phases, to_the_end=to_the_end)
             except ClusterctlError as error:
                 if not to_the_end:
@@ -112,13 +115,21 @@ class Staging:
                 phases.mark_done("stage", node.name)
 
     @contextmanager
-    def _opened(self, transfer: Transfer, index: int, stage: Stage) -> Iterator[OpenedSource]:
+    def _opened(
+        self, transfer: Transfer, index: int, stage: Stage, *, dry_run: bool
+    ) -> Iterator[OpenedSource]:
         """Find out what a source holds; the conversation with a node that has it lasts as long as the block."""
+        if stage.origin.kind in REMOTE:
+            source = find_source(self._job, stage, self._by)
+            with opened_remote(transfer, source, self.nodes, dry_run=dry_run) as remote:
+                download = remote.download
+                yield OpenedSource(download.manifest, remote.target, remote.send, download.revision)
+            return
         folder, name = stage.folder_and_name
         target = Target(folder, name, folder=True, staged=StagedFrom(stage.source, "", self._by))
         if index in self._scans:
             scan = self._scans[index]
-            yield OpenedSource(scan.manifest, partial(transfer.send, scan, self.nodes, target))
+            yield OpenedSource(scan.manifest, target, partial(transfer.send, scan, self.nodes, target))
             return
         provider = self._providers[index]
         selected = FileSource("path", stage.origin.path, name, modes=True)
@@ -128,11 +139,12 @@ class Staging:
             for path in giving[1].left_out:
                 notice(tr("{node}: NOT copied: {file}", node=provider.name, file=path))
             yield OpenedSource(
-                manifest, partial(transfer.pass_on, provider, giving, manifest, self.nodes, target)
+                manifest, target, partial(transfer.pass_on, provider, giving, manifest, self.nodes, target)
             )
 
     def _add(self, stage: Stage, source: OpenedSource) -> Staged:
-        manifest, to = source.manifest, "/".join(stage.folder_and_name).replace("//", "/")
+        manifest, target = source.manifest, source.target
+        to = "/".join(filter(None, (target.path, target.name))).replace("//", "/")
         item = StagedItem(stage.source, to, source.revision, manifest.hash, manifest.files, manifest.size)
         self.staged.append(Staged(item))
         return self.staged[-1]
@@ -147,16 +159,16 @@ class Staging:
                     raise outcome.error
                 self.errors.append(outcome.error)
 
-    def _compare(self, transfer: Transfer, stage: Stage, manifest: Manifest) -> Outcomes:
+    def _compare(self, transfer: Transfer, source: OpenedSource) -> Outcomes:
         """Look what each node has already; nothing is written."""
-        folder, name = stage.folder_and_name
+        target, manifest = source.target, source.manifest
 
         def compare(c: Any, node: Node) -> SentFiles:
-            path = f"{Target(folder, name, folder=True).path_on(node).rstrip('/')}/{name}"
+            path, name = target.path_on(node), target.name
+            inside = FileSource("inside", path, "", modes=True)
+            selected = FileSource("path", f"{path.rstrip('/')}/{name}", name, modes=True) if name else inside
             try:
-                files, listing = transfer.list_files(
-                    c, node, [FileSource("path", path, name, modes=True)], hashed=True
-                )
+                files, listing = transfer.list_files(c, node, [selected], hashed=True)
             except ClusterctlError as error:
                 if error.code != "CC-COPY-002":
                     raise

@@ -111,8 +111,8 @@ class Transfer:
     def send(self, files: ScanResult, nodes: Sequence[Node], target: Target) -> Iterator[Outcome[SentFiles]]:
         """Send nodes files of this machine, which they pass on to each other where that saves much sending."""
         size = files.manifest.size
-        distribution = self._find_addresses("auto", nodes, size) if len(nodes) > 1 else None
-        return self._send(files, nodes, target, distribution)
+        distribution = self.find_addresses("auto", nodes, size) if len(nodes) > 1 else None
+        return self.send_on(files, nodes, target, distribution)
 
     def pass_on(
         self, source: Node, giving: Giving, manifest: Manifest, nodes: Sequence[Node], target: Target
@@ -121,24 +121,26 @@ class Transfer:
         files, relay = giving
         among = [source, *(node for node in nodes if node != source)]
         # on a Slurm cluster both are the login node
-        distribution = None if self.is_shared else self._find_addresses("tree", among, manifest.size)
+        distribution = None if self.is_shared else self.find_addresses("tree", among, manifest.size)
         offer = distribution.offer(source.name, manifest.size) if distribution else None
         port = files.provide(offer) if offer else None
         if distribution is not None and port is not None:
             distribution.add_source(source.name, port)
         else:
             distribution = None
-        return self._send(relayed(files, relay, manifest), nodes, target, distribution)
+        return self.send_on(relayed(files, relay, manifest), nodes, target, distribution)
 
-    def _find_addresses(self, via: Via, nodes: Sequence[Node], size: int) -> Distribution | None:
+    def find_addresses(self, via: Via, nodes: Sequence[Node], size: int) -> Distribution | None:
+        """Return how nodes can pass files on to each other, if that may be worth it."""
         if self.addresses is None:
             return find_addresses(self.cluster, via, nodes, size)
         known = {node.name: self.addresses[node.name] for node in nodes if node.name in self.addresses}
         return Distribution(via, known, notice)
 
-    def _send(
+    def send_on(
         self, files: ScanResult, nodes: Sequence[Node], target: Target, distribution: Distribution | None
     ) -> Iterator[Outcome[SentFiles]]:
+        """Send nodes files that some may have from each other."""
         phases = self.phases
         upload = TreeUpload(files, None, distribution, phases.add_expected, phases.add_taken, report_holder)
 
