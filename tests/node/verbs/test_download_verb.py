@@ -512,3 +512,13 @@ def test_a_second_download_to_the_same_place_waits(node: Node, hub: Hub) -> None
             read_until(first, "copied")
             assert read_until(second, "copied")["copied"]["files"] == 0
     assert hub.count["bytes"] == sum(map(len, FILES.values()))
+
+
+def test_many_small_files_need_few_descriptors(node: Node, hub: Hub) -> None:
+    """A data set of thousands of files, on a node that allows few open ones."""
+    files = {f"part/{number}.json": b"%d" % number for number in range(1500)}
+    hub.repositories["models/org/name"] = Repository(files)
+    limited = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"]
+    with session(node.workdir, files=node.request(layout="directory"), command=limited) as opened:
+        read_until(opened, "copied")
+    assert node.tree() == files

@@ -15,8 +15,9 @@ import hashlib
 import os
 import stat
 import threading
+from collections import deque
 from contextlib import closing, suppress
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Deque, Dict, Iterable, List, Optional, Tuple
 
 from ....protocol.manifest import encode_name
 from ...runtime.stream import VerbError
@@ -65,27 +66,26 @@ class Digest:
 class Part:
     """A content that is coming, in a file of the root."""
 
-    def __init__(self, content: Content, path: bytes, step: Step) -> None:
+    def __init__(self, content: Content, path: bytes) -> None:
         self.content, self.path = content, path
         self.lock = threading.Lock()
         self.size = content.size  # -1: unknown
         self.url, self.stamp = content.url, ""
         self.in_segments: Optional[bool] = None  # None: not known before the first answer
-        self.descriptor = open_part(os.fsdecode(path), make=True)
-        if self.descriptor < 0:
-            refuse_access(path)
+        self.is_open, self.resumed, self.descriptor = False, False, -1
         self._pending: Dict[int, bytes] = {}
-        self.position = 0
         self.digest = Digest(content)
-        self.resumed = self._resume(step)
-        self.requested = self.position  # up to where segments have been given out
+        self.position = self.requested = 0  # up to where it is written, and segments have been given out
 
-    def _resume(self, step: Step) -> bool:
-        """Hash what an earlier download has left."""
+    def open(self, step: Step) -> None:
+        """Open the file, and hash what an earlier download has left in it."""
+        self.descriptor = open_part(os.fsdecode(self.path), make=True)
+        if self.descriptor < 0:
+            refuse_access(self.path)
         held = os.fstat(self.descriptor).st_size
         if not self.content.key or held > self.size:
             os.ftruncate(self.descriptor, 0)
-            return False
+            held = 0
         while self.position < held:
             data = os.pread(self.descriptor, CHUNK, self.position)
             if not data:
@@ -93,7 +93,7 @@ class Part:
             step()
             self.digest.update(data)
             self.position += len(data)
-        return self.position > 0
+        self.resumed, self.requested, self.is_open = self.position > 0, self.position, True
 
     def restart(self) -> None:
         """Begin again: what was kept was wrong."""
@@ -121,9 +121,15 @@ class Part:
     def close(self) -> None:
         """Close the file; what has come stays for the next time."""
         with self.lock:
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-                self.descriptor = -1
+            if self.descriptor >= 0 and not self.position and not self.content.whole:
+                remove_quietly(os.fsdecode(self.path))
+            self.close_file()
+
+    def close_file(self) -> None:
+        """Close the file, by the thread that has the lock."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 class Downloader(GivenFiles):
@@ -136,7 +142,8 @@ class Downloader(GivenFiles):
         self._written: List[Tuple[WrittenPath, os.stat_result, Sha]] = []
         self._changed = threading.Condition()
         self._parts: List[Part] = []
-        self._running = 0
+        self._queue: Deque[Part] = deque()  # those of which more is to be requested
+        self._running = self._opening = 0  # threads; parts that are being opened
         self.failure: Optional[BaseException] = None
         self.bytes = 0  # that have come
         self.files = self.replaced = 0  # written; of them in place of others
@@ -168,12 +175,8 @@ class Downloader(GivenFiles):
             if content.data is not None or content.size == 0:
                 self._write(content, path)
                 continue
-            part = Part(content, path, self._step)
-            self._parts.append(part)
-            if part.done:
-                self._finish(part)
-            elif part.position and content.sha256:
-                self.received.grow(content.sha256, os.fsdecode(path), part.position)
+            self._parts.append(Part(content, path))
+        self._queue = deque(self._parts)
         self._running = CONNECTIONS
         for _ in range(CONNECTIONS):
             threading.Thread(target=self._work, daemon=True).start()
@@ -238,7 +241,11 @@ class Downloader(GivenFiles):
         """Download segments until there are no more."""
         try:
             while (segment := self._next_segment()) is not None:
-                self._fetch(*segment)
+                part, begin, end = segment
+                if part.is_open:
+                    self._fetch(part, begin, end)
+                else:
+                    self._open_part(part)
         except Stopped:
             pass
         except BaseException as error:
@@ -254,13 +261,21 @@ class Downloader(GivenFiles):
                 self._changed.notify_all()
 
     def _next_segment(self) -> Optional[Tuple[Part, int, Optional[int]]]:
-        """Return the next segment, in order; wait while it is too far ahead."""
+        """Return the next segment, in order, or a part that is to be opened; wait while it is too far ahead."""
         with self._changed:
             while not self._http.stopped.is_set():
-                part = next((part for part in self._parts if self._has_more(part)), None)
-                if part is None:
-                    return None
+                while self._queue and self._queue[0].is_open and not self._has_more(self._queue[0]):
+                    self._queue.popleft()
+                if not self._queue:
+                    if not self._opening:
+                        return None
+                    self._changed.wait(1.0)
+                    continue
+                part = self._queue[0]
                 begin = part.requested
+                if not part.is_open:
+                    self._opening += 1
+                    return self._queue.popleft(), 0, None
                 if part.in_segments is None and begin > part.position:
                     pass  # whether it can be requested in segments is seen by the first
                 elif begin - part.position < WINDOW:
@@ -271,6 +286,19 @@ class Downloader(GivenFiles):
                     return part, begin, end
                 self._changed.wait(1.0)
             return None
+
+    def _open_part(self, part: Part) -> None:
+        """Open a part; of many small files only a few are open at a time."""
+        part.open(self._step)
+        if part.done:
+            self._finish(part)
+        elif part.position and part.content.sha256:
+            self.received.grow(part.content.sha256, os.fsdecode(part.path), part.position)
+        with self._changed:
+            self._opening -= 1
+            if self._has_more(part):
+                self._queue.appendleft(part)
+            self._changed.notify_all()
 
     @staticmethod
     def _has_more(part: Part) -> bool:
@@ -367,6 +395,8 @@ class Downloader(GivenFiles):
                 if part.resumed:
                     with self._changed:
                         part.restart()
+                        if part not in self._queue:
+                            self._queue.appendleft(part)
                         self._changed.notify_all()
                     return
                 remove_quietly(os.fsdecode(part.path))
@@ -376,6 +406,7 @@ class Downloader(GivenFiles):
             self._identify(content, part.digest)
             self._install(part.descriptor, part.path, content)
             content.whole = True
+            part.close_file()
         self.received.complete(content.sha256, os.fsdecode(part.path))
 
     def _install(self, descriptor: int, path: bytes, content: Content) -> None:
