@@ -124,7 +124,7 @@ def _render_counts(progress: PhaseProgress) -> str:
 
 
 def _render_transfer(progress: PhaseProgress) -> str:
-    if not progress.transferred:
+    if not progress.transferred or 0 < progress.expected <= progress.transferred:  # now the nodes install
         return ""
     facts = {
         "size": render_size(progress.transferred),
@@ -133,9 +133,8 @@ def _render_transfer(progress: PhaseProgress) -> str:
     }
     if not progress.expected:
         return tr("  {size} sent, {rate}", **facts)
-    share = min(1.0, progress.transferred / progress.expected)
-    remaining = max(0, progress.expected - progress.transferred)
-    facts["percent"] = f"{int(share * 100)} %"
+    remaining = progress.expected - progress.transferred
+    facts["percent"] = f"{int(progress.transferred / progress.expected * 100)} %"
     if progress.rate < 1:
         return tr("  {percent} of {total}", **facts)
     facts["left"] = render_duration(remaining / progress.rate)

@@ -77,7 +77,17 @@ def hostile(kind: Any, deep: int = 0) -> Any:
         return tuple(hostile(arg, deep) for arg in args if arg is not Ellipsis)
     if origin in (dict, Mapping):
         return {hostile(args[0], deep): hostile(args[1], deep)}
-    return _plain(kind, deep)
+    return _generic(origin, args, deep) if dataclasses.is_dataclass(origin) else _plain(kind, deep)
+
+
+def _generic(origin: Any, args: tuple[Any, ...], deep: int) -> Any:
+    """Build a generic dataclass with the types that it has in this place."""
+    kinds = dict(zip(origin.__parameters__, args, strict=True))
+    values = {}
+    for name, hint in typing.get_type_hints(origin).items():
+        free = getattr(hint, "__parameters__", ())
+        values[name] = hostile(hint[tuple(kinds[one] for one in free)] if free else hint, deep + 1)
+    return origin(**values)
 
 
 def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of values

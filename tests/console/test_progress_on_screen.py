@@ -101,8 +101,10 @@ def test_a_pull_counts_what_comes() -> None:
 
 
 def test_nothing_sent_nothing_awaited() -> None:
-    """The end of a phase has nothing to add."""
+    """The end of a phase has nothing to add, nor what the nodes do when all has arrived."""
     assert render_lines(PhaseProgress([("exec", 2)], 2, 0.5)) == ["exec 2/2 nodes  0.5 s"]
+    arrived = PhaseProgress([("setup", 0)], 2, 60.0, transferred=6600, expected=6600, rate=30.0)
+    assert render_lines(arrived) == ["setup 0/2 nodes  1m"]
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 """A stand-in for a hub of models: what its clients need of it, counted, and everything that can go wrong with it.
 
 It answers as the Hugging Face Hub does (commits, lists, files that lead to another host), as ModelScope does, and sends
-plain files. `python -m tests.support.hub FOLDER` serves a directory as the model `org/name`.
+plain files. `python tests/support/hub.py '{"model.safetensors": 1000000}'` serves files of so many random bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 import sys
 import threading
@@ -17,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -297,15 +297,15 @@ class HubHandler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve a directory as the model `org/name` until it is stopped."""
-    folder = Path(sys.argv[1])
-    files = {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
-    hub = Hub({"models/org/name": Repository(files)}, rate=float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)
+    """Serve files of so many random bytes each as the model `org/name`, by commands: `count`, `rate N`."""
+    sizes = json.loads(sys.argv[1])
+    files = {name: random.Random(name).randbytes(size) for name, size in sizes.items()}
+    hub = Hub({"models/org/name": Repository(files)})
     with serving(hub, "0.0.0.0"):
         print(hub.url, flush=True)
-        for _ in sys.stdin:
+        for line in sys.stdin:
+            if line.startswith("rate"):
+                hub.rate = float(line.split()[1])
             print(json.dumps(hub.count), flush=True)
 
 

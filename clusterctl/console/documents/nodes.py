@@ -243,18 +243,18 @@ class StagedNode(TypedDict):
     taken: int
 
 
-StagedEntry = TypedDict(
-    "StagedEntry",
-    {
-        "from": str,
-        "to": str,
-        "revision": str,
-        "tree": str,
-        "files": int,
-        "bytes": int,
-        "nodes": list[StagedNode],
-    },
-)
+_Source = TypedDict("_Source", {"from": str})
+
+
+class StagedEntry(_Source):
+    """An entry of the job's `stage`: `tree` is the hash of what was copied, `nodes` what each got of it."""
+
+    to: str
+    revision: str
+    tree: str
+    files: int
+    bytes: int
+    nodes: list[StagedNode]
 
 
 class StageDocument(TypedDict):

@@ -22,8 +22,16 @@ from clusterctl.specs.inventory.model import (
 )
 from clusterctl.specs.render import render_inventory
 from clusterctl.specs.yaml.reader import read_document, sort_issues
-from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, follow_path, quoted
-from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, missing_key, validate
+from clusterctl.specs.yaml.tree import (
+    YamlList,
+    YamlMapping,
+    YamlScalar,
+    YamlTree,
+    find_scalar,
+    follow_path,
+    quoted,
+)
+from clusterctl.specs.yaml.validate import find_duplicates, missing_key, validate
 from clusterctl.translation import to_translate
 
 

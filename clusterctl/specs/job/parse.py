@@ -26,10 +26,11 @@ from clusterctl.specs.yaml.tree import (
     YamlScalar,
     YamlTree,
     describe,
+    find_scalar,
     location_within,
     quoted,
 )
-from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, validate
+from clusterctl.specs.yaml.validate import find_duplicates, validate
 from clusterctl.translation import to_translate
 
 PROGRAMS = ("script", "module", "command")

@@ -20,8 +20,7 @@ from typing import Annotated, Literal
 from clusterctl.errors import InvalidValueError, Issue
 from clusterctl.specs.fields import ScalarType, documented, one_of
 from clusterctl.specs.values import is_node_name, parse_text
-from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
-from clusterctl.specs.yaml.validate import find_scalar
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, find_scalar, quoted
 from clusterctl.translation import to_translate
 
 SourceKind = Literal["here", "node", "hf", "ms", "url"]

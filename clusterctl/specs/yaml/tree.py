@@ -122,3 +122,13 @@ def render_args(args: Sequence[str]) -> str:
 def render_list(texts: Sequence[str]) -> str:
     """Write texts as a list in one line."""
     return f"[{', '.join(map(render_scalar, texts))}]"
+
+
+def find_scalar(tree: YamlTree, *path: str | int) -> YamlScalar | None:
+    """Find the scalar at exactly this path, if there is one that is not null."""
+    for step in path:
+        if isinstance(step, str) and isinstance(tree, YamlMapping) and (child := tree.get(step)) is not None:
+            tree = child
+        else:
+            return None
+    return tree if isinstance(tree, YamlScalar) and tree.text is not None else None

@@ -246,13 +246,3 @@ def find_duplicates(sequence: YamlTree | None, name: str) -> Iterator[Issue]:
             yield Issue.of("CC-SPEC-013", "twice", item.location, name=name, text=quoted(text))
         elif text is not None:
             texts.add(text)
-
-
-def find_scalar(tree: YamlTree, *path: str | int) -> YamlScalar | None:
-    """Find the scalar at exactly this path, if there is one that is not null."""
-    for step in path:
-        if isinstance(step, str) and isinstance(tree, YamlMapping) and (child := tree.get(step)) is not None:
-            tree = child
-        else:
-            return None
-    return tree if isinstance(tree, YamlScalar) and tree.text is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_source_that_fails_does_not_keep_the_others(monkeypatch: pytest.Monkey
         relayed.append((source.name, others[2].path))
 
     monkeypatch.setattr(copy, "_relay_from", relay)
-    no_cluster: Any = None
+    no_cluster: Any = SimpleNamespace(open_early=lambda *_, **__: None)
     copy._relay(no_cluster, parse_copy_path("gpu[01-02]:log"), parse_copy_path("gpu03:"), folder=True)
     assert relayed == [("gpu02", "gpu02/")]
     assert [error.node for error in copy._results.errors] == ["gpu01"]
