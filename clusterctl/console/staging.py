@@ -10,14 +10,12 @@ from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import print_line
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.sync.staging import StagedItem
+from clusterctl.plans.sync.staging import SHOWN_DIGITS, StagedItem
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.console.documents.nodes import StagedEntry, StagedNode, StageDocument
-
-SHOWN_DIGITS = 12  # digits of a hash that people compare
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.cli.actions.files.stage import Staging
     from clusterctl.protocol.messages.files import LaunchRecord
 
 
@@ -76,11 +77,17 @@ class LaunchBase(ABC):
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
+        self._staging: Staging | None = None
 
     @property
     @abstractmethod
     def _node_count(self) -> int:
         """Count the nodes that take part, without spares."""
+
+    @property
+    @abstractmethod
+    def _staged_nodes(self) -> Sequence[Node]:
+        """Return the nodes that get what the job stages."""
 
     @abstractmethod
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
@@ -100,6 +107,10 @@ class LaunchBase(ABC):
                     check_hooks(self._job)
                 self._setup_files = read_job_setup(self._job)
                 code = read_code(self._job, big=self._options.allow_big)
+                if self._job.stage:
+                    from clusterctl.cli.actions.files.stage import Staging  # imports the engine of `cp`
+
+                    self._staging = Staging(self._job, self._inventory, self._staged_nodes)
                 return self._start_run(cluster, code, secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
@@ -110,6 +121,15 @@ class LaunchBase(ABC):
             return INTERRUPTS.exit_code
         finally:
             self._phases.break_off()
+
+    def _stage(self, cluster: Cluster, addresses: Mapping[str, TransferAddress] | None = None) -> None:
+        """Copy what the job stages, before any node is locked for the run."""
+        if self._staging is not None:
+            from clusterctl.console.staging import render_summary
+
+            self._phases.start("stage")
+            self._staging.run(cluster, self._phases, addresses=addresses)
+            self._phases.finish("stage", *render_summary(self._staging.staged))
 
     def _announce_cancelled(self, text: str) -> None:
         """Report a launch that is left before anything runs."""
@@ -176,6 +196,10 @@ class Launch(LaunchBase):
     def _node_count(self) -> int:
         return sum(not member.spare for member in self._members)
 
+    @property
+    def _staged_nodes(self) -> Sequence[Node]:
+        return self._nodes
+
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         questions = self._make_questions(scan)
         preflight = self._run_preflight(cluster, questions)
@@ -188,6 +212,7 @@ class Launch(LaunchBase):
         warning = warn_of_losses(len(plan.nodes), len(plan.spares))
         if warning:
             notice(warning)
+        self._stage(cluster, addresses_of(plan))
         ready = self._prepare(cluster, plan, scan, secrets, preflight)
         self._start_workers(cluster, plan, ready)
         self._remember_hooks(plan.run_id)
@@ -241,8 +266,10 @@ class Launch(LaunchBase):
     ) -> dict[str, prepare.Ready]:
         record = self._record()
         code = scan.manifest.hash
+        staged = {"staged": self._staging.description} if self._staging else {}
         abouts = {
-            node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
+            node.name: {**describe_node(node, preflight.facts[node.name], code, secrets), **staged}
+            for node in self._nodes
         }
         specs = {
             node.name: render_spec(
@@ -251,9 +278,7 @@ class Launch(LaunchBase):
             for node in plan.all_nodes
         }
         token = random_source.token_hex(32)
-        addresses = {
-            node.name: TransferAddress(node.ip, node.member.node.ports) for node in plan.all_nodes if node.ip
-        }
+        addresses = addresses_of(plan)
         distribution, setup_upload = (
             Distribution(self._job.sync.via, addresses, notice),
             self._plan_setup_upload(addresses),
@@ -427,6 +452,11 @@ def measure(job: Job, node: Node, facts: Facts) -> PlanFacts:
         vendor=vendor_of(facts),
         devices=plan_devices(job, node, facts),
     )
+
+
+def addresses_of(plan: LaunchPlan) -> dict[str, TransferAddress]:
+    """Return where the nodes pass on to each other what they get."""
+    return {node.name: TransferAddress(node.ip, node.member.node.ports) for node in plan.all_nodes if node.ip}
 
 
 def make_run_id(job: str) -> RunId:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -100,6 +100,10 @@ class SlurmLaunch(LaunchBase):
     def _node_count(self) -> int:
         return self._nodes.count
 
+    @property
+    def _staged_nodes(self) -> Sequence[Node]:
+        return (self._login,)  # the nodes share its directories
+
     def show_plan(self) -> str:
         """Write what would be asked of Slurm, and the batch script."""
         lines = [
@@ -121,6 +125,7 @@ class SlurmLaunch(LaunchBase):
                 cluster=self._inventory.cluster,
             )
         )
+        self._stage(cluster)
         self._send_code(login, scan)
         number = self._submit(login, secrets, job)
         remember_hooks(self._job, self._inventory, self._run_id)

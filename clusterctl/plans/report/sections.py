@@ -30,6 +30,7 @@ ABOUT: Mapping[str, str] = {  # what the launch recorded of each node, and what 
     "driver": to_translate("GPU driver"),
     "kernel": to_translate("kernel"),
     "clusterctl": "clusterctl",
+    "staged": to_translate("staged"),
 }
 # The class that colours a state; a state without one is a failure.
 STATE_CLASSES: Mapping[str, str] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterctl.plans.sync.listed_files import ListedEntry
 from clusterctl.plans.sync.manifest import Manifest
+
+SHOWN_DIGITS = 12  # digits of a hash that people compare
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,11 @@ class StagedItem:
     tree: str
     files: int
     bytes: int
+
+
+def describe_items(items: Iterable[StagedItem]) -> str:
+    """Write for a run's record what was staged: each source with its revision, or else the hash of its content."""
+    return "; ".join(f"{item.source} ({(item.revision or item.tree)[:SHOWN_DIGITS]})" for item in items)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.sync.listed_files import FileSource
 from clusterctl.plans.sync.manifest import Manifest
-from clusterctl.plans.sync.staging import StagedItem, plan_lacking
+from clusterctl.plans.sync.staging import StagedItem, describe_items, plan_lacking
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.stage import Stage
@@ -88,6 +88,11 @@ class Staging:
     def _find_provider(self, index: int, stage: Stage) -> Node:
         with _named(index, "from"):
             return choose_nodes(self._inventory, stage.origin.node, None)[0]
+
+    @property
+    def description(self) -> str:
+        """Return what was staged, for the run's record."""
+        return describe_items(staged.item for staged in self.staged)
 
     def run(
         self,
