@@ -39,7 +39,8 @@ def test_a_launch_stages_first(cluster: Lab, tmp_path: Path) -> None:
     assert (first.code, first.out.count("read 500000")) == (0, 3), first.err
     again = cctl(cluster, "launch", job, "--json")
     assert again.code == 0, again.err
-    assert "500.0 kB, already there" in again.err, again.err
+    assert "500.0 kB, already there" in again.err and " code    3/3 nodes" in again.err, again.err
+    assert "2 files, " in again.err  # job and script: what is staged is no code
     compared = json.loads(cctl(cluster, "stage", job, "--json").out)["staged"]
     assert {(node["files"], node["sent"]) for entry in compared for node in entry["nodes"]} == {(0, 0)}
     report = cctl(cluster, "report", run_id(first.err), "-o", tmp_path / "report.html")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ def read_code(job: Job, *, big: bool = False, only_source: bool = False) -> Scan
     from clusterctl.client.sync.scan import scan_source
 
     source = Path(job.file).parent / expand(job.sync.source)
-    exclude = (*job.sync.exclude, *_exclude_wheelhouse(job, source))
+    exclude = (*job.sync.exclude, *_exclude_own_ways(job, source))
     cache = state_dir() / "trees"
     with HashProgress(tr("reading the code")).shown() as progress:
         scan = INTERRUPTS.call(
@@ -126,10 +127,12 @@ def read_job_code(job: Job, nnodes: int, scan: ScanResult) -> JobCode:
     return JobCode(nnodes, frozenset(sizes), texts, use)
 
 
-def _exclude_wheelhouse(job: Job, source: Path) -> tuple[str, ...]:
-    """Leave the wheelhouse out of the code: it travels by itself, and once."""
-    if job.setup is None or job.setup.wheelhouse is None:
-        return ()
-    wheels = (Path(job.file).parent.resolve() / job.setup.wheelhouse).parts
-    root = source.resolve().parts
-    return ("/" + "/".join(wheels[len(root) :]),) if wheels[: len(root)] == root and wheels != root else ()
+def _exclude_own_ways(job: Job, source: Path) -> Iterator[str]:
+    """Yield what travels by itself, and once: the wheelhouse, and what the job stages."""
+    folder, root = Path(job.file).parent.resolve(), source.resolve()
+    own = [stage.origin.path for stage in job.stage if stage.origin.kind == "here"]
+    own += [job.setup.wheelhouse] if job.setup and job.setup.wheelhouse else []
+    for path in own:
+        place = Path(os.path.normpath(folder / expand(path)))
+        if place != root and place.is_relative_to(root):
+            yield f"/{place.relative_to(root)}"
