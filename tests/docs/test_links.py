@@ -40,7 +40,7 @@ def test_every_page_begins_with_its_command(language: str) -> None:
     """The command that a page is about stands before its first heading."""
     pages = sorted(page for page in (ROOT / "docs" / language).glob("*.md") if page.name != "README.md")
 
-    assert len(pages) == 10
+    assert len(pages) == 11
     assert [
         page.name for page in pages if "```" not in page.read_text(encoding="utf-8").partition("\n## ")[0]
     ] == []
