@@ -63,6 +63,33 @@ class RestartSpec(TypedDict):
     warm: NotRequired[float]
 
 
+class CheckpointsSpec(TypedDict):
+    """The job's `checkpoints`: a pattern with wildcards in its last component only; of a job with `restart`."""
+
+    path: SentTemplate
+    complete: str  # a file in each checkpoint that is written last; empty: one counts when it has settled
+    copies: int  # of each node's files, its own among them; 0: on every node
+    keep: int  # generations whose mirrors stay
+    rate: float | None  # bytes a second that mirroring may take
+    needs: Literal["all", "own"]  # which files a node needs to go on: all, or those of its node rank
+
+
+class CheckpointState(TypedDict):
+    """How far one generation is; in state.json of the hub and, once it is safe, of every node, the newest last."""
+
+    name: str
+    attempt: int
+    state: Literal["collecting", "copying", "safe", "lost", "skipped"]
+    nodes: int  # whose parts are known
+    of: int
+    copies: int  # of the part with the fewest
+    files: int
+    bytes: int
+    time: float  # when it was sealed
+    shared: bool  # all nodes see the same files, so nothing is copied
+    note: str
+
+
 class GpuSpec(TypedDict):
     """A GPU that the run takes."""
 
@@ -81,6 +108,7 @@ class RosterEntry(TypedDict):
     lost: NotRequired[bool]
     reason: NotRequired[str]
     unfit: NotRequired[str]
+    processes: NotRequired[int | None]  # ranks that it starts, of a job with `min_nodes`
 
 
 class LaunchRecord(TypedDict, total=False):
@@ -175,6 +203,8 @@ class SpecPart(TypedDict, total=False):
     spare: bool
     roster: list[RosterEntry]
     restart: RestartSpec
+    checkpoints: CheckpointsSpec
+    min_nodes: int  # with so many the run goes on where no spare is left
     start: StartSpec
     ray: RaySpec
     mpi: MpiSpec
@@ -403,6 +433,8 @@ class StateChange(TypedDict, total=False):
     outside: OutsideSummary
     warm: WarmRecord
     alone: AloneRecord
+    checkpoints: list[CheckpointState]
+    resumed: str  # the checkpoint that the attempt goes on from
 
 
 class Membership(TypedDict, total=False):
