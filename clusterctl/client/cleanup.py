@@ -189,15 +189,16 @@ def query_warm(
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def query_staged(
-    c: Connection, node: Node, interpreter: Interpreter, *, verify: bool = False
+    c: Connection, node: Node, interpreter: Interpreter, *, verified: Sequence[str] = ()
 ) -> tuple[StagedContent, ...]:
-    """List what was staged on a node, and what is left of it; with `verify` all of it is read."""
+    """List what was staged on a node, and what is left of it; or of the sources `verified` alone, by their hashes."""
     request: StagedRequest = {
         "workdir": node.workdir,
         "node": node.name,
         "do": "list",
         "paths": [],
-        "verify": verify,
+        "sources": list(verified),
+        "verify": bool(verified),
     }
     with Session(c, "staged", request, interpreter) as session:
         return parse_staged(_receive_answer(session, "staged"))
@@ -213,6 +214,7 @@ def remove_staged(
         "node": node.name,
         "do": "remove",
         "paths": [content.path for content in staged],
+        "sources": [],
         "verify": False,
     }
     with Session(c, "staged", request, interpreter) as session:

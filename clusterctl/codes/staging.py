@@ -95,9 +95,9 @@ ENTRIES: Mapping[str, Entry] = {
         "warning",
         "what `stage` has copied to a node is not as it was",
         "The run would not find its model or data. `launch` copies what is missing before the run.",
-        "Files are compared by name, size and target of links.",
+        "Files are compared by name, size and target of links, with `stage --verify` by their hashes.",
         do="Run `clusterctl stage JOB.yaml`, or `launch`, which does the same",
-        cases={"": Case(fix="`clusterctl stage JOB.yaml` copies what is missing")},
+        cases={"": Case(fix="`clusterctl stage JOB.yaml` copies what is missing or was changed")},
     ),
     "CC-STAGE-021": Entry(
         "warning",

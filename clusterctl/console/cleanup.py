@@ -15,7 +15,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphans, StoredRun, WarmServer
 from clusterctl.plans.runs.verdict import name_state
-from clusterctl.plans.sync.staged import StagedContent
+from clusterctl.plans.sync.staged import STATES, StagedContent
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names, group_values
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         RemovedStaged,
     )
     from clusterctl.console.documents.runs import WarmProcess
-    from clusterctl.protocol.messages.stored import StagedState
 
 MAX_FAILURES = 10
 REASONS = {  # why something goes, as JSON has it, and on the screen
@@ -144,14 +143,6 @@ def show_removed(removed: Mapping[str, RemovalReport]) -> None:
             print_error_line(tr("{node}: NOT removed: {what}", node=name, what=line))
 
 
-STAGED_STATES: Mapping[StagedState, str] = {
-    "whole": to_translate("as it was staged"),
-    "missing": to_translate("{path} is missing"),
-    "changed": to_translate("{path} was changed"),
-    "dangling": to_translate("the link {path} leads nowhere"),
-}
-
-
 def show_staged(staged: Mapping[str, Sequence[StagedContent]]) -> None:
     """Print what was staged on each node, the largest first, and the size of all of it."""
     for name, contents in staged.items():
@@ -165,7 +156,7 @@ def show_staged(staged: Mapping[str, Sequence[StagedContent]]) -> None:
                     source=content.source,
                     age=render_duration(max(0.0, time.time() - content.time)),
                     user=content.by,
-                    state=tr(STAGED_STATES[content.state], path=content.problem),
+                    state=tr(STATES[content.state], path=content.problem),
                 )
             )
         total = render_size(sum(content.bytes for content in contents))

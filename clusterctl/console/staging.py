@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import print_line
+from clusterctl.console.terminal import print_line, stdout
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.staging import SHOWN_DIGITS, StagedItem
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.console.documents.nodes import StagedEntry, StagedNode, StageDocument
+    from clusterctl.console.documents.nodes import StagedEntry, StagedNode, StageDocument, VerifyDocument
+    from clusterctl.plans.checks.framework import Finding
+    from clusterctl.plans.sync.staged import StagedContent
+    from clusterctl.specs.inventory.model import Node
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,60 @@ def _render_node(files: SentFiles, *, dry_run: bool) -> str:
     if files.taken:
         texts.append(tr("{taken} from another node", taken=render_size(files.taken)))
     return "; ".join(texts)
+
+
+def report_verified(
+    copies: Mapping[str, Mapping[str, StagedContent]],
+    nodes: Sequence[Node],
+    findings: Sequence[Finding],
+    stage_command: str,
+) -> None:
+    """Print for each source what the hashes of its files show on each node, and below that what to do."""
+    for source, by_node in copies.items():
+        print_line(source)
+        lines = [(_render_verified(by_node.get(node.name)), node.name) for node in nodes]
+        for line, names in group_values(lines).items():
+            print_line(f"  {tr('{subject}: {text}', subject=fold_names(names), text=line)}")
+    from clusterctl.console.findings import render_findings  # which loads tables
+
+    render_findings(stdout(), findings)
+    if any(not by_node for by_node in copies.values()):
+        print_line(tr("{command} copies what was not staged yet", command=stage_command))
+
+
+def _render_verified(content: StagedContent | None) -> str:
+    if content is None:
+        return tr("not staged")
+    if content.state != "whole":
+        return trn(
+            "{n} of {files} is not as it was staged",
+            "{n} of {files} are not as they were staged",
+            content.differing,
+            files=trn("{n} file", "{n} files", content.files),
+        )
+    return trn(
+        "{n} file, {size}, as it was staged; tree {tree}",
+        "{n} files, {size}, as they were staged; tree {tree}",
+        content.files,
+        size=render_size(content.bytes),
+        tree=content.tree[:SHOWN_DIGITS],
+    )
+
+
+def verified_to_json(
+    staged: Mapping[str, Sequence[StagedContent]],
+    findings: Sequence[Finding],
+    errors: Mapping[str, ClusterctlError],
+) -> VerifyDocument:
+    """Return the document of `stage --verify --json`."""
+    return {
+        "schema": 1,
+        "staged": [{"node": name, **asdict(one)} for name, contents in staged.items() for one in contents],
+        "findings": [asdict(finding) for finding in findings],
+        "errors": [
+            {"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()
+        ],
+    }
 
 
 def render_summary(entries: Sequence[Staged]) -> tuple[str, str]:

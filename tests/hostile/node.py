@@ -59,7 +59,8 @@ STAGED: Header = {
     "bytes": 9,
     "time": 1795347477.0,
     "state": "whole",
-    "problem": "",
+    "differing": 1,
+    "problems": [{"path": "model/weights", "state": "changed"}],
 }
 # A process that a crashed run left. Test nodes have none, and about an empty list there is nothing to lie.
 ORPHAN: Header = {

@@ -9,12 +9,23 @@ from pathlib import Path
 from driving import cctl, leftovers, make_project, run_id
 
 from clusterctl.lab.labs import Lab
+from clusterctl.specs.nodeset import fold_names
 
 READS = """
 import os
 place = os.environ["CORPUS"]
 print("read", sum(len(open(os.path.join(place, name), "rb").read()) for name in sorted(os.listdir(place))))
 """
+
+
+def damage(lab: Lab, index: int, name: str) -> None:
+    """Change a byte of a staged file of a node in place: size and mtime stay."""
+    path = Path(lab.plan.home_directory(lab.nodes[index].plan)) / ".clusterctl/stage" / name
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_a_launch_stages_first(cluster: Lab, tmp_path: Path) -> None:
@@ -47,6 +58,23 @@ def test_a_launch_stages_first(cluster: Lab, tmp_path: Path) -> None:
     assert report.code == 0, report.err
     page = (tmp_path / "report.html").read_text()
     assert f"./corpus ({compared[0]['tree'][:12]}); {names[0]}:held.bin (" in page
+
+    verified = cctl(cluster, "stage", job, "--verify")
+    assert verified.code == 0, verified.err
+    assert f"{fold_names(names)}: 1 file, 200.0 kB, as it was staged; tree " in verified.out
+    damage(cluster, 1, "corpus/a")
+    found = cctl(cluster, "stage", job, "--verify", "--json")
+    assert found.code == 3, found.err
+    (finding,) = json.loads(found.out)["findings"]
+    assert (finding["code"], finding["nodes"]) == ("CC-STAGE-020", [names[1]])
+    assert finding["evidence"].startswith(f"{names[1]}: ./corpus in ")
+    assert finding["evidence"].endswith("/.clusterctl/stage: corpus/a was changed")
+    assert {
+        (one["node"], one["differing"]) for one in json.loads(found.out)["staged"] if one["differing"]
+    } == {(names[1], 1)}
+    copied = json.loads(cctl(cluster, "stage", job, "--json").out)["staged"][0]["nodes"]
+    assert [node["replaced"] for node in copied] == [0, 1, 0]
+    assert cctl(cluster, "stage", job, "--verify").code == 0
 
     held.unlink()
     for entry, problem in (("./absent", "CC-SYNC"), (f"{names[0]}:held.bin", "CC-COPY-002")):

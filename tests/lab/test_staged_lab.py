@@ -30,7 +30,7 @@ def test_check_compares_and_clean_removes_it(cluster: Lab, tmp_path: Path) -> No
 
     found = json.loads(cctl(cluster, "check", job, "--only", "STAGE", "--json").out)["findings"]
     assert [(one["code"], one["nodes"]) for one in found] == [("CC-STAGE-020", [cluster.nodes[1].name])]
-    assert "corpus/a is missing in" in found[0]["evidence"]
+    assert "stage: corpus/a is missing" in found[0]["evidence"]
 
     listed = json.loads(cctl(cluster, "clean", "--staged", "--dry-run", "--json").out)
     names = [node.name for node in cluster.nodes]

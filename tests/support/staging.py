@@ -82,7 +82,14 @@ def take(home: Path, target: Path, rows: list[list[Any]] | None = None, **how: A
 
 def staged(home: Path, **how: Any) -> Any:
     """Ask what was staged, or have it removed."""
-    request = {"workdir": str(home / "work"), "node": "gpu01", "do": "list", "paths": [], "verify": False}
+    request = {
+        "workdir": str(home / "work"),
+        "node": "gpu01",
+        "do": "list",
+        "paths": [],
+        "sources": [],
+        "verify": False,
+    }
     with Session("staged", {**request, **how}) as session:
         frame = session.frames()[-2][0]
         return frame.get("staged", frame.get("removed"))

@@ -268,11 +268,17 @@ def sync(
         ("clusterctl stage job.yaml", "all nodes of the job"),
         ("clusterctl stage job.yaml --dry-run", "what would be copied where"),
         ("clusterctl stage job.yaml --nodes gpu05", "a new node"),
+        ("clusterctl stage job.yaml --verify", "hash all files: which node differs in which"),
     ],
 )
 @click.argument("job_file", metavar="[JOB.yaml]", required=False, shell_complete=complete_job_file)
 @click.option(
     "--dry-run", is_flag=True, help="Print what would be copied to which node, and stop; writes nothing."
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Only hash what was staged: exits with 3 if a node differs; copies nothing.",
 )
 @with_node_options
 @set_option
@@ -282,6 +288,7 @@ def stage(
     settings: Settings,
     job_file: str | None,
     dry_run: bool,
+    verify: bool,
     pattern: str | None,
     exclude: str | None,
     overrides: tuple[str, ...],
@@ -297,6 +304,10 @@ def stage(
     from clusterctl.cli.actions.files.stage import StageOptions, stage_job
     from clusterctl.plans.launch.placement import plan_placement
 
+    if dry_run and verify:
+        raise click.UsageError(
+            tr("--dry-run and --verify: use only one of them"), click.get_current_context()
+        )
     job = load_job(job_file, overrides, ())
     inventory = load_inventory(settings, on_slurm=True)
     if not job.stage:
@@ -307,6 +318,10 @@ def stage(
         if on_slurm
         else [member.node for member in plan_placement(inventory, job, pattern=pattern, exclude=exclude)]
     )
+    if verify:
+        from clusterctl.cli.actions.files.verify import verify_staged
+
+        return verify_staged(job, inventory, nodes, settings.command, as_json=as_json)
     return stage_job(job, inventory, nodes, StageOptions(dry_run, as_json))
 
 

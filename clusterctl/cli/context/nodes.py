@@ -90,13 +90,18 @@ def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, 
 
 
 def query_nodes(
-    cluster: Cluster, nodes: Sequence[Node], question: Callable[[Any, Node, Interpreter], T]
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    question: Callable[[Any, Node, Interpreter], T],
+    step: str = "",
 ) -> tuple[dict[str, T], dict[str, ClusterctlError]]:
     """Ask every node at the same time and report failures; gives the answers and the failures by node."""
     outcomes = {
         outcome.node.name: outcome
         for outcome in cluster.each(
-            nodes, lambda c, node: with_any_python(node, lambda python: question(c, node, python))[0]
+            nodes,
+            lambda c, node: with_any_python(node, lambda python: question(c, node, python))[0],
+            step=step,
         )
     }
     ordered = [outcomes[node.name] for node in nodes]

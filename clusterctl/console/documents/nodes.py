@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.console.documents.runs import WarmProcess
+from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.runs.documents import FieldsOf, OutsideFilesEntry
 from clusterctl.plans.sync.staged import StagedContent
 from clusterctl.protocol.messages.facts import Orphan, Sample
@@ -356,9 +357,18 @@ StagedOfNode = Annotated[
         StagedContent,
         (("node", str),),
         "StagedOfNode",
-        "Content that was staged on a node; `problem` is the first file that is not as it was.",
+        "Content that was staged on a node; of `differing` files that are not as they were, `problems` are the first.",
     ),
 ]
+
+
+class VerifyDocument(TypedDict):
+    """What was staged from the job's sources, and in what nodes differ from it or from each other."""
+
+    schema: Literal[1]
+    staged: list[StagedOfNode]
+    findings: list[Annotated[dict[str, Any], FieldsOf(Finding)]]
+    errors: list[FailedNode]
 
 
 class RemovedStaged(TypedDict):

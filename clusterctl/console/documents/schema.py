@@ -31,6 +31,7 @@ from clusterctl.console.documents.nodes import (
     StageDocument,
     SyncDocument,
     TopDocument,
+    VerifyDocument,
 )
 from clusterctl.console.documents.runs import (
     CheckDocument,
@@ -94,6 +95,7 @@ Document = (
     | CommandEndLine
     | SyncDocument
     | StageDocument
+    | VerifyDocument
     | ExportDocument
     | InventoryDocument
     | ExplanationDocument
@@ -138,7 +140,7 @@ VERBS: Mapping[str, VerbJson] = {
     "exec": VerbJson(
         (ExecDocument, CommandLine, CommandEndLine), f"One document; with --no-fold {ONE_PER_LINE}."
     ),
-    "stage": VerbJson((StageDocument,)),
+    "stage": VerbJson((StageDocument, VerifyDocument)),
     "sync": VerbJson((SyncDocument,)),
     "export": VerbJson((ExportDocument,)),
     "inventory show": VerbJson((InventoryDocument,)),

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, on_node
-from clusterctl.plans.sync.staged import StagedContent, newest_by_node
+from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, join_items, on_node
+from clusterctl.plans.sync.staged import STATES, StagedContent, StagedProblem, newest_by_node
+from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names, group_values
-from clusterctl.translation import to_translate, tr
+from clusterctl.translation import tr
 
 SHOWN_HASH = 12  # characters of a hash that are shown
-STATES: Mapping[str, str] = {
-    "missing": to_translate("{source}: {path} is missing in {folder}"),
-    "changed": to_translate("{source}: {path} in {folder} was changed"),
-    "dangling": to_translate("{source}: the link {path} in {folder} leads nowhere"),
-}
+SHOWN_FILES = 5
 
 
-def sources_of(context: CheckContext) -> tuple[str, ...]:
-    """Return what the job stages."""
-    return tuple(dict.fromkeys(stage.source for stage in context.job.stage)) if context.job else ()
+def sources_of(job: Job | None) -> tuple[str, ...]:
+    """Return what a job stages."""
+    return tuple(dict.fromkeys(stage.label for stage in job.stage)) if job else ()
 
 
 @check("CC-STAGE-020")
 def staged_content_is_incomplete(context: CheckContext) -> Iterator[Hit]:
     """Something of it is missing, was changed or leads nowhere, or a node never got it."""
-    for source in sources_of(context):
+    for source in sources_of(context.job):
         copies = newest_by_node(context.staged, source)
         for node in context.nodes:
             content = copies.get(node.name)
@@ -33,17 +30,25 @@ def staged_content_is_incomplete(context: CheckContext) -> Iterator[Hit]:
                 where = fold_names(copies)
                 yield on_node(node, tr("{source} is not here; {nodes} has it", source=source, nodes=where))
             elif content is not None and content.state != "whole":
-                folder = content.path.rpartition("/")[0] or "/"
-                text = tr(
-                    STATES[content.state], source=source, path=content.problem or content.path, folder=folder
-                )
-                yield on_node(node, text)
+                yield on_node(node, _describe_problems(source, content))
+
+
+def _describe_problems(source: str, content: StagedContent) -> str:
+    """Name the first files of one node together: similar lines of many nodes are shown as one."""
+    problems = content.problems[:SHOWN_FILES] or (StagedProblem(content.path, "missing"),)
+    texts = [tr(STATES[problem.state], path=problem.path) for problem in problems]
+    hidden = content.differing - len(problems)
+    more = [tr("{count} more", count=hidden)] if hidden > 0 else []
+    folder = content.path.rpartition("/")[0] or "/"
+    return tr(
+        "{source} in {folder}: {problems}", source=source, folder=folder, problems=join_items([*texts, *more])
+    )
 
 
 @check("CC-STAGE-021")
 def staged_contents_differ(context: CheckContext) -> Iterator[Hit]:
     """Nodes got the same source at different times: two revisions, or other files."""
-    for source in sources_of(context):
+    for source in sources_of(context.job):
         copies = newest_by_node(context.staged, source)
         by_content = group_values(((one.revision, one.tree), name) for name, one in copies.items())
         if len(by_content) > 1:
@@ -57,7 +62,7 @@ def staged_contents_differ(context: CheckContext) -> Iterator[Hit]:
 @check("CC-STAGE-022")
 def staged_twice(context: CheckContext) -> Iterator[Hit]:
     """A node has the same content in two places, as in two caches."""
-    wanted = set(sources_of(context))
+    wanted = set(sources_of(context.job))
     for node in context.nodes:
         contents = [one for one in context.staged.get(node.name, ()) if one.tree and one.state == "whole"]
         for copies in group_values((one.tree, one) for one in contents).values():

@@ -7,15 +7,31 @@ from dataclasses import dataclass
 
 from clusterctl.protocol.messages.stored import STAGED_STATES, StagedState
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import to_translate
 
 MAX_STAGED = 1000  # of one node
 MAX_TEXT = 500  # characters
 MAX_PATH = 4096
+MAX_PROBLEMS = 20
+STATES: Mapping[StagedState, str] = {
+    "whole": to_translate("as it was staged"),
+    "missing": to_translate("{path} is missing"),
+    "changed": to_translate("{path} was changed"),
+    "dangling": to_translate("the link {path} leads nowhere"),
+}
+
+
+@dataclass(frozen=True)
+class StagedProblem:
+    """A file, link or directory that is not as it was staged."""
+
+    path: str
+    state: StagedState
 
 
 @dataclass(frozen=True)
 class StagedContent:
-    """Content that was staged to a path of a node; `problem` is the first file that is not as it was."""
+    """Content that was staged to a path of a node; `problems` are the first of the `differing` files."""
 
     source: str
     revision: str
@@ -26,7 +42,13 @@ class StagedContent:
     time: float
     by: str
     state: StagedState
-    problem: str
+    differing: int
+    problems: tuple[StagedProblem, ...]
+
+    @property
+    def problem(self) -> str:
+        """Return the first file that is not as it was."""
+        return self.problems[0].path if self.problems else ""
 
 
 def parse_staged(raw: Untrusted) -> tuple[StagedContent, ...]:
@@ -48,8 +70,16 @@ def _parse_all(raw: Untrusted) -> Iterator[StagedContent]:
                 time=entry.moment("time") or 0.0,
                 by=entry.text("by", MAX_TEXT),
                 state=state,
-                problem=entry.text("problem", MAX_PATH),
+                differing=entry.count("differing"),
+                problems=tuple(_parse_problems(entry)),
             )
+
+
+def _parse_problems(entry: Untrusted) -> Iterator[StagedProblem]:
+    for problem in entry.records("problems", MAX_PROBLEMS):
+        state = problem.one_of("state", STAGED_STATES)
+        if state and state != "whole":
+            yield StagedProblem(problem.text("path", MAX_PATH), state)
 
 
 def newest_by_node(staged: Mapping[str, tuple[StagedContent, ...]], source: str) -> dict[str, StagedContent]:

@@ -32,11 +32,19 @@ StagedState = Literal["whole", "missing", "changed", "dangling"]
 STAGED_STATES: tuple[StagedState, ...] = ("whole", "missing", "changed", "dangling")
 
 
+class StagedProblem(TypedDict):
+    """A file, link or directory that is not as it was staged."""
+
+    path: str
+    state: StagedState
+
+
 class StagedContent(StagedRecord):
-    """What was staged, and what is left of it; `problem` is the first file that is not as it was."""
+    """What was staged, and what is left of it; `state` is that of the first problem, `differing` counts all of them."""
 
     state: StagedState
-    problem: str
+    differing: int
+    problems: list[StagedProblem]  # the first of them
 
 
 class Unused(TypedDict):

@@ -212,10 +212,14 @@ class TakeRequest(OfRun):
 
 
 class StagedRequest(OfNode):
-    """The verb `staged`: list what was staged, or remove it from these paths; empty: all. `verify` reads contents."""
+    """The verb `staged`: list what was staged to these paths from these sources, or remove it; empty: all.
+
+    `verify` compares hashes.
+    """
 
     do: Literal["list", "remove"]
     paths: list[str]
+    sources: list[str]
     verify: bool
 
 

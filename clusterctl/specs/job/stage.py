@@ -165,6 +165,11 @@ class Stage:
         return parse_stage_source(self.source)
 
     @property
+    def label(self) -> str:
+        """Return the source for screens and records: what follows the `?` of a URL may be secret."""
+        return self.source.partition("?")[0] if self.origin.kind == "url" else self.source
+
+    @property
     def in_cache(self) -> bool:
         """Return whether it goes into the cache of a hub's library; `to` is that cache, if it is given."""
         return self.origin.kind in HUBS and self.layout == "cache"

@@ -83,10 +83,9 @@ def find_source(job: Job, stage: Stage, by: str) -> RemoteSource:
     token = variables.get(token_name) or os.environ.get(token_name, "")
     folder, name = stage.folder_and_name
     if origin.kind == "url":
-        text = stage.source.partition("?")[0]  # what follows may be secret
         to, layout = folder, "directory"
     else:
-        text, layout = stage.source, stage.layout
+        layout = stage.layout
         to = (stage.to or "") if stage.in_cache else f"{folder.rstrip('/')}/{name}"
     return RemoteSource(
         kind="hf" if origin.kind == "hf" else "ms" if origin.kind == "ms" else "url",
@@ -98,7 +97,7 @@ def find_source(job: Job, stage: Stage, by: str) -> RemoteSource:
         sha256=stage.sha256 or "",
         variables=variables,
         token=token,
-        staged={"source": text, "revision": "", "tree": "", "by": by},
+        staged={"source": stage.label, "revision": "", "tree": "", "by": by},
     )
 
 

@@ -131,7 +131,7 @@ class Staging:
                 yield OpenedSource(download.manifest, remote.target, remote.send, download.revision)
             return
         folder, name = stage.folder_and_name
-        target = Target(folder, name, folder=True, staged=StagedFrom(stage.source, "", self._by))
+        target = Target(folder, name, folder=True, staged=StagedFrom(stage.label, "", self._by))
         if index in self._scans:
             scan = self._scans[index]
             yield OpenedSource(scan.manifest, target, partial(transfer.send, scan, self.nodes, target))
@@ -150,7 +150,7 @@ class Staging:
     def _add(self, stage: Stage, source: OpenedSource) -> Staged:
         manifest, target = source.manifest, source.target
         to = "/".join(filter(None, (target.path, target.name))).replace("//", "/")
-        item = StagedItem(stage.source, to, source.revision, manifest.hash, manifest.files, manifest.size)
+        item = StagedItem(stage.label, to, source.revision, manifest.hash, manifest.files, manifest.size)
         self.staged.append(Staged(item))
         return self.staged[-1]
 

@@ -25,13 +25,20 @@ from .folders import link_target, open_parent
 from .remembered_hashes import RememberedHashes, staged_folder
 
 if TYPE_CHECKING:
-    from ....protocol.messages.stored import StagedContent, StagedRecord, StagedSource, StagedState
+    from ....protocol.messages.stored import (
+        StagedContent,
+        StagedProblem,
+        StagedRecord,
+        StagedSource,
+        StagedState,
+    )
 
 MAX_RECORDS = 1000
 MAX_ROWS, MAX_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON
 MAX_SOURCE = 500  # characters
 MAX_PATH = 4096
 MAX_BY = 300
+MAX_PROBLEMS = 20  # files that are named
 CLOCK_TOLERANCE = 2.0  # seconds that the clock of a file server may be ahead
 
 
@@ -124,15 +131,17 @@ def compare_with_disk(
 ) -> StagedContent:
     """Compare what was staged with what is there: by names, sizes and links, with `hashes` also by contents."""
     rows, parent = read_rows(workdir, record["path"]), os.fsencode(os.path.dirname(record["path"]))
-    state, problem = ("whole" if rows else "missing"), ""  # type: StagedState, str
+    problems: List[StagedProblem] = []
+    differing = 0
     for row in rows:
         step()
         found = find_row_state(parent, row, step, hashes)
         if found != "whole":
-            state, problem = found, row.path
-        if found == "missing":
-            break
-    return {**record, "state": state, "problem": problem}
+            differing += 1
+            if len(problems) < MAX_PROBLEMS:
+                problems.append({"path": row.path, "state": found})
+    state: StagedState = problems[0]["state"] if problems else "whole" if rows else "missing"
+    return {**record, "state": state, "differing": differing, "problems": problems}
 
 
 def find_row_state(

@@ -1,6 +1,6 @@
 """Verb `staged`: what was staged on this node, how it is now, and its removal.
 
-StagedRequest with do: list     `staged`: a StagedContent for each path; with `verify` every file is read
+StagedRequest with do: list     `staged`: a StagedContent for each path; with `verify` every file is hashed
               with do: remove   `removed`: a CleanReport
 """
 
@@ -31,9 +31,14 @@ def refuse_holder(holder: str) -> NoReturn:
 
 def run(request: StagedRequest, stream: Stream) -> None:
     """Serve one client."""
-    workdir, paths = os.path.realpath(os.path.expanduser(request["workdir"])), set(request["paths"])
+    workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
+    paths, sources = set(request["paths"]), set(request["sources"])
     with Heartbeat(stream) as heartbeat:
-        records = [record for record in read_records(workdir) if not paths or record["path"] in paths]
+        records = [
+            record
+            for record in read_records(workdir)
+            if (not paths or record["path"] in paths) and (not sources or record["source"] in sources)
+        ]
         if request["do"] == "list":
             hashes = RememberedHashes(workdir, request["node"]) if request["verify"] else None
             heartbeat.send(

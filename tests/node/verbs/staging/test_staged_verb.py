@@ -23,7 +23,7 @@ def test_what_is_staged_is_recorded_and_replaces_other_content(tmp_path: Path) -
     (record,) = staged(tmp_path)
     assert record.pop("time") > 0
     assert record == {
-        **SOURCE, "path": str(model), "files": 2, "bytes": 9, "state": "whole", "problem": ""
+        **SOURCE, "path": str(model), "files": 2, "bytes": 9, "state": "whole", "differing": 0, "problems": []
     }  # fmt: skip
     assert sorted(path.name for path in (model / "blobs").iterdir()) == ["mine", "one", "two"]
 
@@ -50,11 +50,31 @@ def test_what_became_of_it(tmp_path: Path, change: Any, state: str, problem: str
     take(tmp_path, tmp_path)
     change(tmp_path / "model")
     (record,) = staged(tmp_path)
-    assert (record["state"], record["problem"]) == (state, problem)
-    (record,) = staged(tmp_path, verify=True)
-    assert (record["state"], record["problem"]) == (
+    assert (record["state"], first_problem(record)) == (state, problem)
+    (record,) = staged(tmp_path, verify=True, sources=[SOURCE["source"]])
+    assert (record["state"], first_problem(record)) == (
         ("changed", "model/blobs/one") if state == "whole" else (state, problem)
     )
+    assert staged(tmp_path, sources=["hf://org/other"]) == []
+
+
+def first_problem(record: dict[str, Any]) -> str:
+    """Return the first file that is not as it was."""
+    return next((problem["path"] for problem in record["problems"]), "")
+
+
+def test_all_files_that_differ_are_counted(tmp_path: Path) -> None:
+    """The first of them are named, each with what became of it."""
+    take(tmp_path, tmp_path)
+    (tmp_path / "model/blobs/one").write_bytes(b"longer")
+    (tmp_path / "model/blobs/two").unlink()
+    (record,) = staged(tmp_path)
+    assert (record["state"], record["differing"]) == ("changed", 3)
+    assert [(one["path"], one["state"]) for one in record["problems"]] == [
+        ("model/blobs/one", "changed"),
+        ("model/blobs/two", "missing"),
+        ("model/snapshots/1/weights", "dangling"),
+    ]
 
 
 def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
@@ -62,7 +82,7 @@ def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     rows = [*model_rows(), ["model/config", "link", 0, "/nowhere/config", 0]]
     take(tmp_path, tmp_path, rows)
     (record,) = staged(tmp_path)
-    assert (record["state"], record["problem"]) == ("dangling", "model/config")
+    assert (record["state"], first_problem(record)) == ("dangling", "model/config")
 
 
 def test_removal_leaves_what_was_not_staged(tmp_path: Path) -> None:
