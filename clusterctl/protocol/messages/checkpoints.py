@@ -9,10 +9,16 @@ The *keeper* is the process beside an agent that finds, hashes, gives, takes and
     hub: collect       -> every node: hashes its part once it has settled     -> hub: part
     hub: seal          -> every node writes it down; the next nodes of the ring `take` the part -> hub: held
     hub: safe          -> every node: older generations beyond `keep` go
-    end of an attempt  -> agent: conclude -> keeper: kept, which goes to the hub with Cleared
+    an attempt ends    -> agent: pause (it begins to), conclude (nothing of it runs) -> keeper: kept, sent with Cleared
     next attempt       -> agent: restore  -> keeper: restored; then `begin`
 
 Orders of the hub and reports to it are the same objects that agent and keeper send each other, a line of JSON each.
+The keeper is `python payload.zip keeper RUNDIR DESCRIPTOR`, its end of a socket pair; the first line to it is
+KeeperSettings. It ends when the pair is closed.
+
+Where nodes see the same files, a node whose match has the `identity` of `collect` answers at once with that and without
+a part; only the node `node_rank` of `collect`, which saw the checkpoint first, hashes it and reports its part. If there
+are others and all have answered so, the hub seals with `shared` at once; if only some have, these have an empty part.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ MAX_SOURCES = 8  # nodes that are named for one part
 MAX_MANIFEST = 16 << 20  # bytes of a part's manifest
 MAX_FILE_BYTES = 1 << 60
 MAX_WHY = 300  # characters
+MAX_LINE = 4 << 20  # bytes of JSON between an agent and its keeper
 
 
 class Part(Record):
@@ -82,19 +89,35 @@ class Restore(Record):
     parts: tuple[PartSources, ...] = many(record(PartSources), MAX_PARTS)
 
 
-ORDERS = ("begin", "collect", "take", "seal", "safe", "conclude", "restore")
+ORDERS = ("begin", "collect", "take", "seal", "safe", "pause", "conclude", "restore")
 REPORTS = ("listening", "marked", "part", "held", "kept", "restored", "note")
+
+
+class KeeperSettings(Record):
+    """What a keeper has to know; the rest follows from the directory of the run."""
+
+    path: str = string(4096, "")  # the pattern, absolute
+    complete: str = string(MAX_NAME, "")
+    keep: int = integer(1, missing=2)
+    rate: float | None = number(1.0)  # bytes a second
+    needs: str = word(("all", "own"), "all")
+    node: str = string(missing="")
+    address: str = string(64, "")  # where it gives parts
+    ports: tuple[int, ...] = many(integer(1, 65535), 2)  # first and last, or none
+    token: str = string(64, "")  # HMAC-SHA256 of "checkpoints" by the token of the run, in hex
 
 
 class KeeperOrder(Record):
     """From the hub to a node, or from an agent to its keeper.
 
     begin     attempt, node_rank (-1: a spare): what is there now is no checkpoint of this attempt; watch from now on
-    collect   attempt, name, identity: report the part once it has settled; `identity` is that of the node that saw it
+    collect   attempt, name, identity, node_rank: report the part once it has settled; both are those of the node that
+              saw it first
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it
     seal      seal
     safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more
-    conclude  the attempt is over: finish hashing what had settled, then report `kept`
+    pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle
+    conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`
     restore   restore, node_rank: put the generation in its place
     """
 
@@ -115,7 +138,7 @@ class KeeperReport(Record):
 
     listening  port: parts are given there (agent only)
     marked     attempt, name, identity: a generation seems whole here
-    part       attempt, name, identity, part
+    part       attempt, name, identity, part; without a part: it sees the files of the node that saw them first
     held       attempt, name, node_rank: that part is here, or why not
     kept       held, port: what is here of sealed generations, checked now (goes with Cleared)
     restored   name, path, files, bytes, seconds (agent only)
