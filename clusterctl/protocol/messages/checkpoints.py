@@ -9,7 +9,7 @@ The *keeper* is the process beside an agent that finds, hashes, gives, takes and
     hub: collect       -> every node: hashes its part once it has settled     -> hub: part
     hub: seal          -> every node writes it down; the next nodes of the ring `take` the part -> hub: held
     hub: safe          -> every node: older generations beyond `keep` go
-    an attempt ends    -> agent: pause (it begins to), conclude (nothing of it runs) -> keeper: kept, sent with Cleared
+    an attempt ends    -> agent: pause; once nothing of it runs anywhere hub: conclude   -> every node, spares too: kept
     next attempt       -> agent: restore  -> keeper: restored; then `begin`
 
 Orders of the hub and reports to it are the same objects that agent and keeper send each other, a line of JSON each.
@@ -116,8 +116,10 @@ class KeeperOrder(Record):
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it
     seal      seal
     safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more
-    pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle
-    conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`
+    pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle;
+              a restore that goes on is given up
+    conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`, with the same `serial`;
+              it may come again for the same attempt, after a seal or from the next hub
     restore   restore, node_rank: put the generation in its place
     """
 
@@ -131,16 +133,19 @@ class KeeperOrder(Record):
     sources: tuple[Address, ...] = many(record(Address), MAX_SOURCES)
     seal: Seal | None = optional(Seal)
     restore: Restore | None = optional(Restore)
+    serial: int = integer(0, missing=0)
 
 
 class KeeperReport(Record):
     """From a keeper to its agent, and from there to the hub where it concerns the others; `why`: it has failed.
 
+    The agent puts the port of its keeper into what it sends to the hub.
+
     listening  port: parts are given there (agent only)
     marked     attempt, name, identity: a generation seems whole here
     part       attempt, name, identity, part; without a part: it sees the files of the node that saw them first
     held       attempt, name, node_rank: that part is here, or why not
-    kept       held, port: what is here of sealed generations, checked now (goes with Cleared)
+    kept       held, port, serial: what is here of sealed generations, checked now
     restored   name, path, files, bytes, seconds (agent only)
     note       name, code, why: for the journal and the report; a checkpoint was skipped, a disk is full (agent only)
     """
@@ -159,3 +164,4 @@ class KeeperReport(Record):
     seconds: float = number(0.0, 1e9, 0.0)
     code: str = string(20, "")
     why: str = string(MAX_WHY, "")
+    serial: int = integer(0, missing=0)
