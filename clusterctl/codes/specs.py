@@ -591,6 +591,42 @@ ENTRIES: Mapping[str, Entry] = {
             "same-place": Case("stage: {text} is the place of another entry too", "give each its own `to`"),
         },
     ),
+    "CC-SPEC-038": Entry(
+        "error",
+        "`checkpoints` that the nodes could not keep for each other",
+        do='Write `path:` as a pattern of absolute paths such as "${output_dir}/step-*", and add `restart:`',
+        cases={
+            "relative": Case(
+                "{text} is not an absolute path in a directory", "for example ${output_dir}/step-*"
+            ),
+            "parent": Case("{text} contains ..", "write the path without it"),
+            "no-wildcard": Case(
+                "{text} is the same file or directory for each checkpoint",
+                "write each checkpoint under a name of its own, such as step-300, and step-* here",
+            ),
+            "wildcard-in-folder": Case(
+                "{text}: only the last part can have wildcards",
+                "name the directory, for example ${output_dir}/step-*",
+            ),
+            "placeholder": Case(
+                "{text}: only ${output_dir}, at the beginning, and ${run_id} in a directory can be used here",
+                "for example ${output_dir}/${run_id}/step-*",
+            ),
+            "complete": Case(
+                "checkpoints.complete: {text} is not the path of a file in each checkpoint",
+                "for example .metadata",
+            ),
+            "rate": Case("{text} is not a rate", "for example 1GB/s"),
+            "restart": Case(
+                "checkpoints are kept for a restart, and this job has no `restart`",
+                "add for example restart: {max: 3, spares: 1}",
+            ),
+            "own-min-nodes": Case(
+                "with fewer nodes (min_nodes at {place}) every rank needs files of the others",
+                "remove needs: own, or min_nodes",
+            ),
+        },
+    ),
     "CC-SPEC-040": Entry(
         "error",
         "`--set` with a key that cannot be set",

@@ -396,7 +396,7 @@ def render_step(step: Step) -> str:
     return " ".join([program, *map(shell_word, step.words)])
 
 
-PLACEHOLDERS: Mapping[str, Segment] = {name: AgentValue(name) for name in MEANINGS}
+PLACEHOLDERS: Mapping[str, Segment] = {**{name: AgentValue(name) for name in MEANINGS}, "resume": ""}
 
 
 _DEFAULTS = Job(name="x", file="")
@@ -468,6 +468,8 @@ def _common_notes(job: Job) -> Iterator[str]:
         yield tr("log_limit: the output is not limited")
     if job.stage:
         yield tr("stage: the script copies nothing; what the job reads must be on every node before")
+    if job.checkpoints is not None:
+        yield tr("checkpoints: the script copies nothing, and ${resume} is empty")
     if job.on_end is not None:
         yield tr("on_end: the script does not run this command")
     if job.notify:

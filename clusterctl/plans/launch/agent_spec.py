@@ -11,18 +11,21 @@ from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
-from clusterctl.plans.launch.template import template_to_json
+from clusterctl.plans.launch.template import AgentValue, fill_placeholders, template_to_json
 from clusterctl.protocol.messages.environment import CLEARED_NAMES, CLEARED_PREFIXES
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.reasons import STALLED
+from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.job.checkpoints import Checkpoints
 from clusterctl.specs.job.model import Job, Restart, Stall
 from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
+        CheckpointsSpec,
         LaunchRecord,
         NodePorts,
         RestartSpec,
@@ -119,13 +122,16 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> SpecPart:
         }
         for other in plan.all_nodes
     ]
-    return {
+    part: SpecPart = {
         "slot": node.member.slot,
         "slots": len(roster),
         "spare": node.member.spare,
         "roster": roster,
         "restart": restart_to_spec(plan.job.restart, plan.job.stall),
     }
+    if plan.job.checkpoints is not None:
+        part["checkpoints"] = checkpoints_to_spec(plan.job.checkpoints, plan.run_id)
+    return part
 
 
 def _render_start(job: Job) -> SpecPart:
@@ -178,6 +184,19 @@ def restart_to_spec(restart: Restart, stall: Stall) -> RestartSpec:
     """Return the job's `restart`."""
     reasons = [*restart.on, *([STALLED] if stall.then == "restart" else [])]
     return {"max": restart.max, "on": reasons, "progress": restart.progress}
+
+
+def checkpoints_to_spec(checkpoints: Checkpoints, run_id: RunId) -> CheckpointsSpec:
+    """Return the job's `checkpoints`."""
+    path = fill_placeholders(checkpoints.path, {"output_dir": AgentValue("output_dir"), "run_id": run_id})
+    return {
+        "path": template_to_json(path),
+        "complete": checkpoints.complete or "",
+        "copies": checkpoints.copies,
+        "keep": checkpoints.keep,
+        "rate": None if checkpoints.rate is None else float(checkpoints.rate),
+        "needs": checkpoints.needs,
+    }
 
 
 def describe_node(node: Node, facts: Facts, code: str, secrets: Collection[str]) -> dict[str, str]:

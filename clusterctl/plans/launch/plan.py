@@ -184,6 +184,7 @@ def _shared_values(
         "run_id": run_id or Unmeasured("run_id"),
         "output_dir": AgentValue("output_dir"),
         "stage_dir": AgentValue("stage_dir"),
+        "resume": AgentValue("resume") if job.checkpoints else "",
     }
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 from clusterctl.specs import kinds
 from clusterctl.specs.fields import ShortForm, documented
 from clusterctl.specs.inventory.model import Waiver
+from clusterctl.specs.job.checkpoints import Checkpoints
 from clusterctl.specs.job.stage import Stage
 from clusterctl.translation import to_translate
 
@@ -487,6 +488,12 @@ class Job:
         default=None,
         metadata=documented(
             to_translate("When the nodes restart a failed run by themselves, and with how many spare nodes.")
+        ),
+    )
+    checkpoints: Checkpoints | None = field(
+        default=None,
+        metadata=documented(
+            to_translate("Which files the nodes keep for each other, so that a restart goes on from them.")
         ),
     )
     on_end: OnEnd | None = field(

@@ -10,6 +10,7 @@ from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs import placeholders
 from clusterctl.specs.fields import keys_of
 from clusterctl.specs.importers.detect import refuse_inventory, refuse_script
+from clusterctl.specs.job.checkpoints import find_checkpoint_issues
 from clusterctl.specs.job.model import (
     HEAD_LAUNCHERS,
     SINGLE_PROCESS_LAUNCHERS,
@@ -132,6 +133,7 @@ def check_rules(tree: YamlMapping) -> Iterator[Issue]:
     yield from _setup_issues(setup) if isinstance(setup, YamlMapping) else ()
     yield from find_stage_issues(tree)
     yield from _restart_issues(tree)
+    yield from find_checkpoint_issues(tree)
     yield from _hook_issues(tree)
 
 
@@ -227,9 +229,9 @@ def _placeholder_issues(tree: YamlMapping) -> Iterator[Issue]:
 def _find_templates(tree: YamlMapping) -> Iterator[YamlScalar]:
     env = tree.get("env")
     lists = (tree.get("command"), tree.get("args"))
-    values: list[YamlTree] = [
-        item for listing in lists if isinstance(listing, YamlList) for item in listing.items
-    ]
+    path = find_scalar(tree, "checkpoints", "path")
+    values: list[YamlTree] = [path] if path else []
+    values += [item for listing in lists if isinstance(listing, YamlList) for item in listing.items]
     values += [value for _, value in env.entries.values()] if isinstance(env, YamlMapping) else []
     yield from (value for value in values if isinstance(value, YamlScalar))
 

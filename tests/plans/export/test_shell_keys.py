@@ -34,6 +34,7 @@ CARRIED = {
     "time_limit": ("time_limit: 1h", ""),
     "log_limit": ("log_limit: 1GB", ""),
     "restart": ("restart: {max: 1}", ""),
+    "checkpoints": ("restart: {}, checkpoints: {path: '/data/step-*'}", "restart: {}"),
     "on_end": ("on_end: {command: [x]}", ""),
     "notify": ("notify: [{to: slack, url_from: URL}]", ""),
     "python": ("python: /opt/python", ""),

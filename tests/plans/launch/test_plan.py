@@ -141,6 +141,27 @@ def test_placeholders_reach_args_and_env() -> None:
     ]
 
 
+def test_checkpoints_are_in_the_spec_and_the_script_gets_the_one_to_go_on_from() -> None:
+    """The directories are the node's; which checkpoint it is, only an agent can know; without the key it is empty."""
+    job = "name: j\nscript: t.py\nnproc_per_node: 2\nrestart: {}\nargs: ['--resume=${resume}']\n"
+    wanted = "{path: '${output_dir}/${run_id}/step-*', complete: .metadata, copies: all, rate: 2MB/s}"
+    plan = make_plan(f"{job}checkpoints: {wanted}")
+    spec = render_spec(plan, plan.nodes[1], {})
+
+    assert spec["checkpoints"] == {
+        "path": [{"fill": "output_dir"}, "/r-1/step-*"],
+        "complete": ".metadata",
+        "copies": 0,
+        "keep": 2,
+        "rate": 2e6,
+        "needs": "all",
+    }
+    assert spec["argv"][-1] == ["--resume=", {"fill": "resume"}]
+    plain = make_plan(job)
+    assert render_spec(plain, plain.nodes[1], {})["argv"][-1] == "--resume="
+    assert "checkpoints" not in render_spec(plain, plain.nodes[1], {})
+
+
 @pytest.mark.parametrize(("grace", "reported"), [("30s", None), ("2m", "120")])
 def test_torchrun_learns_of_a_grace_longer_than_its_own(grace: str, reported: str | None) -> None:
     """torchrun kills its workers 30 s after TERM; a job that needs longer reports it through its environment."""
