@@ -320,7 +320,7 @@ ENTRIES: Mapping[str, Entry] = {
             "log": Case(Same("{message}"), "the full output is in {log} of the run"),
             "offline": Case(
                 Same("{message}"),
-                "the node reaches no package index; send the packages along (docs/en/environments.md):\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
+                "the node reaches no package index; send the packages along (docs/en/environments.md shows it also without torch):\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
             ),
         },
     ),
