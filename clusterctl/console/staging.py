@@ -10,6 +10,7 @@ from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import print_line, stdout
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.runs.documents import StagePreview
 from clusterctl.plans.sync.staging import SHOWN_DIGITS, StagedItem
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.translation import tr, trn
@@ -80,6 +81,27 @@ def _render_node(files: SentFiles, *, dry_run: bool) -> str:
     if files.taken:
         texts.append(tr("{taken} from another node", taken=render_size(files.taken)))
     return "; ".join(texts)
+
+
+def render_preview(previews: Sequence[StagePreview]) -> list[str]:
+    """Return which sources would be staged to which nodes, as comments."""
+    return [
+        tr(
+            "# stage: {source} -> {nodes}: {content}",
+            source=entry["from"],
+            nodes=f"{fold_names(entry['nodes'])}:{entry['to']}"
+            if entry["to"]
+            else fold_names(entry["nodes"]),
+            content=_render_content(entry["files"], entry["bytes"]),
+        )
+        for entry in previews
+    ]
+
+
+def _render_content(files: int | None, size: int | None) -> str:
+    if files is None or size is None:
+        return tr("its size is not known yet")
+    return trn("{n} file, {size}", "{n} files, {size}", files, size=render_size(size))
 
 
 def report_verified(

@@ -63,12 +63,14 @@ from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
 from clusterctl.plans.sync.listed_files import OutsideFiles, RefusedEntry
+from clusterctl.plans.sync.staging import plan_staging
 from clusterctl.protocol.messages.checks import GroupResult, MeshPath, MeshResult, RoundEntry, SearchReport
 from clusterctl.protocol.messages.facts import GpuUsage, Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.model import Job, Notify, OnEnd
+from clusterctl.specs.job.stage import Stage
 
 RUN = RunId("digits-20261121T101500-ab12")
 ME = Owner("ann@laptop")
@@ -136,7 +138,8 @@ def dry_run() -> dict[str, Any]:
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     hooks = hooks_to_json(OnEnd(command=("true",)), [Notify(to="slack", url_from="URL")])
     setup = {"content": "ab", "files": 1, "bytes": 2, "steps": ["pip install x"]}
-    return {"schema": 1, "plan": {**plan_to_json(plan), "setup": setup, **hooks}}
+    staged = plan_staging(Job(name="a", file="job.yaml", stage=(Stage(source="./corpus"),)), ["gpu01"], {})
+    return {"schema": 1, "plan": {**plan_to_json(plan), "setup": setup, "stage": staged, **hooks}}
 
 
 def checked() -> dict[str, Any]:

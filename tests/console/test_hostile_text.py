@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import typing_extensions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console, Group
@@ -122,9 +123,9 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return error
     if inspect.isclass(kind) and issubclass(kind, enum.Enum):
         return next(iter(kind))
-    if typing.is_typeddict(kind) or (inspect.isclass(kind) and issubclass(kind, Record)):
+    if typing_extensions.is_typeddict(kind) or (inspect.isclass(kind) and issubclass(kind, Record)):
         hints = typing.get_type_hints(kind)
-        names = hints if typing.is_typeddict(kind) else fields_of(kind)
+        names = hints if typing_extensions.is_typeddict(kind) else fields_of(kind)
         return kind(**{name: hostile(hints[name], deep + 1) for name in names})
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind

@@ -45,6 +45,9 @@ def test_a_launch_stages_first(cluster: Lab, tmp_path: Path) -> None:
     planned = json.loads(cctl(cluster, "stage", job, "--dry-run", "--json").out)
     assert [len(entry["nodes"]) for entry in planned["staged"]] == [3, 3]
     assert {node["files"] for entry in planned["staged"] for node in entry["nodes"]} == {1}
+    preview = cctl(cluster, "launch", job, "--dry-run").out
+    assert f"# stage: ./corpus -> {fold_names(names)}:${{stage_dir}}/corpus: 1 file, 200.0 kB\n" in preview
+    assert f"{names[0]}:held.bin -> {fold_names(names)}:${{stage_dir}}/corpus/held.bin: " in preview
 
     first = cctl(cluster, "launch", job)
     assert (first.code, first.out.count("read 500000")) == (0, 3), first.err
@@ -57,7 +60,9 @@ def test_a_launch_stages_first(cluster: Lab, tmp_path: Path) -> None:
     report = cctl(cluster, "report", run_id(first.err), "-o", tmp_path / "report.html")
     assert report.code == 0, report.err
     page = (tmp_path / "report.html").read_text()
-    assert f"./corpus ({compared[0]['tree'][:12]}); {names[0]}:held.bin (" in page
+    staged = f"./corpus (tree {compared[0]['tree'][:12]}); {names[0]}:held.bin (tree "
+    assert staged in page
+    assert f"staged {staged}" in cctl(cluster, "status", run_id(first.err)).out
 
     verified = cctl(cluster, "stage", job, "--verify")
     assert verified.code == 0, verified.err

@@ -168,7 +168,12 @@ class LaunchBase(ABC):
 
     def _record(self) -> LaunchRecord:
         """Return who launches, when, and in which cluster."""
-        return {"cluster": self._inventory.cluster, **launch_record(), "submitted": time.time()}
+        record: LaunchRecord = {
+            "cluster": self._inventory.cluster,
+            **launch_record(),
+            "submitted": time.time(),
+        }
+        return {**record, "staged": self._staging.description} if self._staging else record
 
     def _detach(self, run_id: RunId) -> int:
         if not self._options.as_json:
@@ -266,10 +271,8 @@ class Launch(LaunchBase):
     ) -> dict[str, prepare.Ready]:
         record = self._record()
         code = scan.manifest.hash
-        staged = {"staged": self._staging.description} if self._staging else {}
         abouts = {
-            node.name: {**describe_node(node, preflight.facts[node.name], code, secrets), **staged}
-            for node in self._nodes
+            node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
         }
         specs = {
             node.name: render_spec(

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from clusterctl.console.documents.runs import DryRunDocument, ExportDocument
     from clusterctl.plans.export.shell import Export, Target
     from clusterctl.plans.launch.placement import Member
-    from clusterctl.specs.inventory.model import Inventory
+    from clusterctl.plans.runs.documents import StagePreview
+    from clusterctl.specs.inventory.model import Inventory, Node
     from clusterctl.specs.job.model import Job
 
 
@@ -218,6 +219,7 @@ def _launch_on_slurm(
     assert inventory.slurm is not None
     launch = SlurmLaunch(inventory, inventory.slurm, job, choice, options)
     if dry_run:
+        _echo_staging(_preview_staging(inventory, job, inventory.nodes))
         click.echo(make_visible(launch.show_plan()))
         return 0
     with open_cluster() as cluster:
@@ -458,6 +460,7 @@ def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_jso
     code = read_job_code(job, sum(not member.spare for member in members), scan)
     report_code([member.node for member in members], job, code, select_checks(inventory, job))
     setup = (setup_files.plan, setup_files.scan.manifest) if setup_files else None
+    staged = _preview_staging(inventory, job, [member.node for member in members])
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
         document: DryRunDocument = {
@@ -465,6 +468,7 @@ def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_jso
             "plan": {
                 **plan_to_json(plan),
                 "setup": setup_to_json(*setup) if setup else None,
+                "stage": staged,
                 **hooks_to_json(job.on_end, job.notify),
             },
         }
@@ -478,6 +482,7 @@ def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_jso
             root=scan.root,
         )
         click.echo(make_visible(code_line))
+        _echo_staging(staged)
         for line in render_setup(*setup) if setup else ():
             click.echo(make_visible(line))
         for line in render_attempt_hooks(job):
@@ -486,3 +491,19 @@ def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_jso
         for line in render_hooks(job.on_end, job.notify):
             click.echo(make_visible(line))
     return 0
+
+
+def _preview_staging(inventory: Inventory, job: Job, nodes: Sequence[Node]) -> list[StagePreview]:
+    if not job.stage:
+        return []
+    from clusterctl.cli.actions.files.stage import Staging  # imports the engine of `cp`
+
+    return Staging(job, inventory, nodes).preview
+
+
+def _echo_staging(previews: Sequence[StagePreview]) -> None:
+    if previews:
+        from clusterctl.console.staging import render_preview
+
+        for line in render_preview(previews):
+            click.echo(make_visible(line))

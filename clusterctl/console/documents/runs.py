@@ -98,7 +98,10 @@ class KeysDocument(TypedDict):
 
 
 class RunEntry(TypedDict):
-    """A run as a whole; `launched_from` is a directory of the machine that launched it, `submitted` Unix seconds."""
+    """A run as a whole; `launched_from` is a directory of the machine that launched it, `submitted` Unix seconds.
+
+    `staged` are the sources of the job's `stage`, each with its revision and hash; empty if there are none.
+    """
 
     run: str
     job: str
@@ -111,6 +114,7 @@ class RunEntry(TypedDict):
     world_size: int | None
     launched_by: str
     launched_from: str
+    staged: str
     submitted: float
 
 

@@ -221,6 +221,7 @@ def render_status(
         launch=describe_launch(node_states),
         master=sanitize(node.master) or "-",
     )
+    staged = tr("staged {sources}", sources=sanitize(node.staged))
     now, console = time.time(), stdout()
     width = console.width if console.is_terminal else UNBROKEN
     stopping = any(part.live and part.stopping for part in node_states.values() if part)
@@ -235,6 +236,7 @@ def render_status(
         None,
         (
             *wrap_text(about, width, indent="  "),
+            *(wrap_text(staged, width, indent="  ") if node.staged else ()),
             render_timing(node_states, offsets, now),
             *render_attempts(attempts_of(node_states)),
             *(wrap_remarks([sanitize(speed.sentence)], width) if speed is not None else ()),
@@ -343,6 +345,7 @@ def run_to_json(run_id: RunId, node_states: Parts, state: RunState) -> RunEntry:
         "world_size": node_state.world_size,
         "launched_by": node_state.launched_by,
         "launched_from": node_state.launched_from,
+        "staged": node_state.staged,
         "submitted": node_state.submitted,
     }
 

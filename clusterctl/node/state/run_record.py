@@ -59,6 +59,7 @@ COPIED_KEYS = (
     "launched_by",
     "launched_id",
     "launched_from",
+    "staged",
     "submitted",
     "time_limit",
 )

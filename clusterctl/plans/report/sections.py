@@ -30,7 +30,6 @@ ABOUT: Mapping[str, str] = {  # what the launch recorded of each node, and what 
     "driver": to_translate("GPU driver"),
     "kernel": to_translate("kernel"),
     "clusterctl": "clusterctl",
-    "staged": to_translate("staged"),
 }
 # The class that colours a state; a state without one is a failure.
 STATE_CLASSES: Mapping[str, str] = {
@@ -72,6 +71,7 @@ def list_facts(run: ReportedRun) -> Facts:
         facts[tr("ended at")] = run.date(run.ended_at)
     if latest is not None:
         facts[tr("ranks")] = str(latest.world_size if latest.world_size is not None else "?")
+        facts[tr("staged")] = latest.staged
         if latest.attempt > 1:
             facts[tr("attempts")] = str(latest.attempt)
         if latest.time_limit:

@@ -211,7 +211,20 @@ class HooksEntry(TypedDict):
     notify: list[NotifyEntry]
 
 
+_Source = TypedDict("_Source", {"from": str})
+
+
+class StagePreview(_Source):
+    """An entry of `stage` that nodes would get; files and bytes are null where no node was asked for them."""
+
+    to: str
+    files: int | None
+    bytes: int | None
+    nodes: list[str]
+
+
 class LaunchPreview(LaunchPlanEntry, HooksEntry):
     """What `launch` would do, without asking a node."""
 
     setup: SetupEntry | None
+    stage: list[StagePreview]

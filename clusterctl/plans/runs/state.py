@@ -48,6 +48,7 @@ from clusterctl.translation import to_translate, tr
 
 _FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
 MAX_TEXT = 1000  # characters of a text
+MAX_STAGED = 5000  # characters about what was staged
 MAX_RANKS = 1000  # of a node
 NO_RUN_ID = RunId("")  # what stands in a state that names no run
 MAX_LIMIT = 1e9  # seconds
@@ -261,6 +262,7 @@ class NodeState:
     attempts: tuple[Attempt, ...] = ()
     gave_up_reason: str = ""
     launched_from: str = ""  # a directory of the machine that launched it
+    staged: str = ""  # what the launch staged: each source with its revision and hash
     after_error: str = ""  # what went wrong with the commands of `after`
     outside_files: OutsideFiles | None = None
     stopping: str = ""  # why it is being stopped, while it lives
@@ -323,6 +325,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         launched_by=raw.text("launched_by"),
         launched_id=raw.text("launched_id"),
         launched_from=raw.text("launched_from"),
+        staged=raw.text("staged", MAX_STAGED),
         world_size=raw.integer("world_size", 0, MAX_RANK),
         world_size_seen=raw.integer("world_size_seen", 0, MAX_RANK),
         ranks=_parse_ranks(raw),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import posixpath
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clusterctl.plans.runs.documents import StagePreview
 from clusterctl.plans.sync.listed_files import ListedEntry
 from clusterctl.plans.sync.manifest import Manifest
+from clusterctl.specs.job.model import Job
 
 SHOWN_DIGITS = 12  # digits of a hash that people compare
+MAX_DESCRIBED = 8  # sources in the record of a run
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,31 @@ class StagedItem:
     bytes: int
 
 
-def describe_items(items: Iterable[StagedItem]) -> str:
-    """Write for a run's record what was staged: each source with its revision, or else the hash of its content."""
-    return "; ".join(f"{item.source} ({(item.revision or item.tree)[:SHOWN_DIGITS]})" for item in items)
+def describe_items(items: Sequence[StagedItem]) -> str:
+    """Write for a run's record what was staged: each source with its revision, if it has one, and its hash."""
+    texts = [
+        f"{item.source} ({', '.join(filter(None, (item.revision[:SHOWN_DIGITS], f'tree {item.tree[:SHOWN_DIGITS]}')))})"
+        for item in items[:MAX_DESCRIBED]
+    ]
+    return "; ".join([*texts, *(["..."] if len(items) > MAX_DESCRIBED else [])])
+
+
+def plan_staging(job: Job, nodes: Sequence[str], manifests: Mapping[int, Manifest]) -> list[StagePreview]:
+    """Return what of each entry is copied to which nodes; `manifests` are of entries that this machine has."""
+    previews: list[StagePreview] = []
+    for index, stage in enumerate(job.stage):
+        manifest = manifests.get(index)
+        to = stage.to or "" if stage.in_cache else posixpath.join(*stage.folder_and_name)
+        previews.append(
+            {
+                "from": stage.label,
+                "to": to,
+                "files": manifest.files if manifest else None,
+                "bytes": manifest.size if manifest else None,
+                "nodes": list(nodes),
+            }
+        )
+    return previews
 
 
 @dataclass(frozen=True)

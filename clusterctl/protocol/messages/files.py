@@ -118,6 +118,7 @@ class LaunchRecord(TypedDict, total=False):
     launched_by: str
     launched_id: str
     launched_from: str
+    staged: str  # what was staged: each source with its revision and hash
     submitted: float
     setup: SetupSpec
     about: dict[
@@ -383,6 +384,7 @@ class CopiedFromSpec(TypedDict):
     launched_by: str
     launched_id: str
     launched_from: str
+    staged: str | None
     submitted: float | None
     time_limit: float | None
 

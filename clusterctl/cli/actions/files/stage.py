@@ -24,9 +24,10 @@ from clusterctl.console.staging import Staged, report_staged, staged_to_json
 from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.placement import choose_nodes
+from clusterctl.plans.runs.documents import StagePreview
 from clusterctl.plans.sync.listed_files import FileSource
 from clusterctl.plans.sync.manifest import Manifest
-from clusterctl.plans.sync.staging import StagedItem, describe_items, plan_lacking
+from clusterctl.plans.sync.staging import StagedItem, describe_items, plan_lacking, plan_staging
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.stage import Stage
@@ -90,9 +91,15 @@ class Staging:
             return choose_nodes(self._inventory, stage.origin.node, None)[0]
 
     @property
+    def preview(self) -> list[StagePreview]:
+        """Return what would be staged, as far as this machine has it."""
+        manifests = {index: scan.manifest for index, scan in self._scans.items()}
+        return plan_staging(self._job, [node.name for node in self.nodes], manifests)
+
+    @property
     def description(self) -> str:
         """Return what was staged, for the run's record."""
-        return describe_items(staged.item for staged in self.staged)
+        return describe_items([staged.item for staged in self.staged])
 
     def run(
         self,
