@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.console.progress import render_size
-from clusterctl.console.run.verdict import render_outside
+from clusterctl.console.run.remarks import render_outside
 from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from clusterctl.client.files.receiver import DownloadReport
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
-from clusterctl.console.run.verdict import render_outside_note
+from clusterctl.console.run.remarks import render_outside_note
 from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.listed_files import OutsideFiles

@@ -35,7 +35,8 @@ from .runtime.processes import boot_id, identify, is_alive
 from .runtime.reports import write_report
 from .runtime.stream import DISK_ERRORS, VerbError
 from .state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
-from .state.run_record import parse_identity, read_spec
+from .state.run_files import read_spec
+from .state.run_record import parse_identity
 from .state.workdir import make_below, make_private, read_bytes, temporary_path, write_new
 from .supervise.evidence import is_full
 from .supervise.spawn import render_template

@@ -11,11 +11,10 @@ import pytest
 from ends import judge
 from failures import fail
 
+from clusterctl.console.run.remarks import render_outside, render_outside_note
 from clusterctl.console.run.verdict import (
     render_cause,
     render_hang,
-    render_outside,
-    render_outside_note,
     show_verdict,
 )
 from clusterctl.plans.diagnose.evidence import BusyProcess

@@ -49,7 +49,7 @@ from clusterctl.console.cleanup import (
     warm_to_json,
 )
 from clusterctl.console.documents.output import write_document
-from clusterctl.console.run.verdict import render_outside
+from clusterctl.console.run.remarks import render_outside
 from clusterctl.console.terminal import info, print_line
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleanup import (

@@ -10,16 +10,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from clusterctl.console.documents.output import write_line
+from clusterctl.console.run.remarks import render_outside_note, wrap_remarks
 from clusterctl.console.run.verdict import (
     render_alone,
     render_assembled_note,
     render_attempts,
     render_cause,
     render_hang,
-    render_outside_note,
     render_suspicion,
     state_mark,
-    wrap_remarks,
 )
 from clusterctl.console.terminal import make_table, stdout, uses_color
 from clusterctl.console.text import UNBROKEN, ItemsCell, WrappedCell, sanitize, wrap_text

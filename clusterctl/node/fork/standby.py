@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 from ...protocol.untrusted import MalformedError, Untrusted
 from ..runtime.processes import descendants, identify, set_subreaper
 from ..state.environments import apply_environment
-from ..state.run_record import read_spec, read_state
+from ..state.run_files import read_spec
+from ..state.run_record import read_state
 from ..state.workdir import parse_dict
 from .imports import count_bytes, is_stable
 from .inherited import read_inherited

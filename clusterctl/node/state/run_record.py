@@ -1,13 +1,13 @@
-"""A run's directory on one node: what is recorded there, and what it means when the agent is gone."""
+"""The state of a run on a node, and what it means when the agent is gone."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union, cast
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Union, cast
 
-from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
+from ...protocol.run_paths import RunPaths
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
@@ -18,8 +18,8 @@ from ..runtime.processes import (
     find_tagged_below,
     is_alive,
 )
-from ..runtime.stream import VerbError
-from .workdir import component, read_json, write_atomically
+from .run_files import read_run_file, read_spec
+from .workdir import read_json, write_atomically
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import (
@@ -39,15 +39,6 @@ MAX_ATTEMPTS = 100_000
 MAX_PID = 1 << 22
 MAX_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
-# Of formats 1 and 2; until 3 a run that was stopped is CANCELLED.
-RENAMED_KEYS = {
-    "seat": "slot",
-    "seats": "slots",
-    "parted": "gang_done",
-    "said": "tracebacks",
-    "frozen": "suspended",
-    "starved": "oom_killed",
-}
 COPIED_KEYS = (
     "run",
     "job",
@@ -144,7 +135,7 @@ class Record:
         self.flush()
 
     def save_gang_record(self, record: GangRecord) -> None:
-        """Write gang.json, what is known of the whole run's end, in place of an older one."""
+        """Write the record of the whole run's end in place of an older one."""
         self._gang_record = record
         state = record.get("state")
         if record["whole"] and state:  # lists of runs have this without reading every gang.json
@@ -184,37 +175,8 @@ class Record:
             os.close(descriptor)
 
 
-def run_dirs(workdir: str, run_prefix: Optional[str], node: Optional[str]) -> Iterator[str]:
-    """Yield the directories of runs that a prefix or a short id means; without `node`, of all sharing the home."""
-    runs = WorkdirPaths(workdir).runs
-    for run_id in _list(runs):
-        if run_prefix and not is_meant(run_id, run_prefix):
-            continue
-        for name in _list(os.path.join(runs, run_id)):
-            path = os.path.join(runs, run_id, name)
-            if node is None or RunPaths(path).node == node:
-                yield path
-
-
-def find_run(workdir: str, run_id: str, node: str) -> str:
-    """Return the directory of one run; VerbError if this node has none."""
-    path = find_run_or_none(workdir, run_id, node)
-    if path is None:
-        raise VerbError("CC-RUN-011", f"no run {run_id} on {node} in {workdir}")
-    return path
-
-
-def find_run_or_none(workdir: str, run_id: str, node: str) -> Optional[str]:
-    """Return the directory of one run; None if this node has none."""
-    for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run_id), node):
-        paths = RunPaths(path)
-        if paths.run_id == run_id and os.path.exists(paths.spec):
-            return path
-    return None
-
-
 def resolve_state(rundir: str) -> Optional[State]:
-    """Read the state; LOST or UNKNOWN where those who kept it are gone, None if nothing was started."""
+    """Read the state; LOST or UNKNOWN where its agent is gone, None if nothing was started."""
     state = _read_recorded(rundir)
     if state is None or state["state"] in FINAL:
         return state
@@ -241,7 +203,7 @@ def with_leftovers(state: State) -> State:
 
 
 def is_lingering(state: State) -> bool:
-    """Whether this part has ended, and its agent still waits for the end of the others."""
+    """Return whether this part has ended, and its agent waits for the others."""
     is_waiting = state["state"] in FINAL and state.get("gang") and not state.get("gang_done")
     return bool(is_waiting and state["boot_id"] == boot_id() and is_alive(parse_identity(state["agent"])))
 
@@ -253,13 +215,13 @@ def with_stop(rundir: str, state: State) -> State:
 
 
 def with_record(rundir: str, state: State) -> State:
-    """Put what is known of the whole run's end into a state, as `gang`."""
-    record: Any = _read_file(RunPaths(rundir).gang_record)
+    """Put the record of the whole run's end into a state, as `gang`."""
+    record = read_run_file(RunPaths(rundir).gang_record)
     return {**state, "gang": record} if record is not None else state
 
 
 def record_size(rundir: str) -> int:
-    """Return the bytes of what is known of the whole run's end, 0 if there is nothing."""
+    """Return the bytes of the record of the whole run's end."""
     try:
         return os.stat(RunPaths(rundir).gang_record).st_size
     except OSError:
@@ -267,48 +229,25 @@ def record_size(rundir: str) -> int:
 
 
 def is_elsewhere(state: State) -> bool:
-    """Whether another machine that shares the home recorded this; none of the processes on record can be here."""
+    """Return whether another machine that shares the home recorded this."""
     return state["boot_id"] != boot_id() and state.get("machine") not in (None, os.uname().nodename)
 
 
 def explain_absence(state: State) -> str:
-    """Return why none of the processes on record are here."""
+    """Return why its processes are not here."""
     if is_elsewhere(state):
         return f"it ran on machine {state['machine']}, this is {os.uname().nodename}"
     return "the node was restarted during the run"
 
 
-def read_spec(rundir: str) -> Optional[Spec]:
-    """Read what a run was to do; None if there is none that names run and node."""
-    spec: Any = _read_file(RunPaths(rundir).spec)
-    untrusted = Untrusted(spec)
-    return spec if untrusted.text("run") and untrusted.text("node") else None
-
-
 def read_state(rundir: str) -> Optional[State]:
     """Read what is recorded, as the verbs can work with it; None if there is nothing."""
-    state = _read_file(RunPaths(rundir).state)
+    state = read_run_file(RunPaths(rundir).state)
     return None if state is None else sanitize(state)
 
 
-def _read_file(path: str) -> Optional[Dict[str, Any]]:
-    """Read a file of a run, which may be of an older version, with the keys of this one."""
-    content = read_json(path)
-    # not in a spec of today: its environment may have such keys
-    is_current = not content or cast("State", content).get("protocol") == PROTOCOL
-    return content if is_current else dict(_rename(content))
-
-
-def _rename(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_rename(item) for item in value]
-    if not isinstance(value, dict):
-        return "STOPPED" if value == "CANCELLED" else value
-    return {RENAMED_KEYS.get(key, key): _rename(item) for key, item in value.items()}
-
-
 def sanitize(recorded: Mapping[str, Any]) -> State:
-    """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
+    """Put right what is of a wrong type in a state: another node may have written it."""
     state = cast("State", recorded)
     untrusted = Untrusted(state)
     facts: Dict[str, Any] = {name: untrusted.text(name) for name in ("run", "node", "boot_id", "reason")}
@@ -380,10 +319,3 @@ def _read_recorded(rundir: str) -> Optional[State]:
     except FileNotFoundError:
         return None  # another node that shares the home has just removed it
     return sanitize({**new_state(spec), "since": since})
-
-
-def _list(path: str) -> List[str]:
-    try:
-        return os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []

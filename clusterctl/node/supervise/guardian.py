@@ -29,7 +29,8 @@ from ..runtime.processes import (
     set_subreaper,
     wake_on,
 )
-from ..state.run_record import Record, new_state, read_spec, read_state, run_tag_prefix
+from ..state.run_files import read_spec
+from ..state.run_record import Record, new_state, read_state, run_tag_prefix
 from ..state.temp_dirs import own_prefix, remove_all
 from ..state.watchers import HALTED
 from ..state.workdir import parse_dict, release_disk_reserve

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, Dict, List, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from ...protocol.manifest import TreeEntry, encode_name
 from ..runtime.stream import DISK_ERRORS
@@ -61,10 +61,23 @@ class Destination(GivenFiles):
             "kept_count": 0,
         }
         self._others = [row for row in rows if row.kind != "file"]
+        present = []
         for row in rows:
             step()
             if row.kind == "file":
-                self._judge(row, step)
+                path, status = self._find(row)
+                if status is None:
+                    self._needed.setdefault(row.content, []).append(row)
+                else:
+                    present.append((row, path, status))
+        try:
+            hashes.read_ahead(
+                [(path, status) for row, path, status in present if is_sized(row, status)], step
+            )
+            for row, path, status in present:
+                self._judge(row, path, status, step)
+        except PermissionError as error:
+            refuse_access(os.fsencode(error.filename))
 
     def __enter__(self) -> Destination:
         return self
@@ -78,9 +91,9 @@ class Destination(GivenFiles):
                 self.drop(sha)
             else:
                 self._open.pop(sha).close()
-        self._remember()
+        self.remember()
 
-    def _remember(self) -> None:
+    def remember(self) -> None:
         """Remember what was written, as what need not be read the next time."""
         self._hashes.remember_written(self._written)
         self._hashes.save()
@@ -125,22 +138,21 @@ class Destination(GivenFiles):
         for row in rows:
             if row.kind == "link":
                 self._make_link(row)
-        self._remember()
 
-    def _judge(self, row: TreeEntry, step: Step) -> None:
-        """Decide whether a file is wanted: nothing has its name, or something else has that may go."""
+    def _find(self, row: TreeEntry) -> Tuple[bytes, Optional[os.stat_result]]:
+        """Return the path of a file, and what has its name already."""
         path = os.path.join(self._root, encode_name(row.path))
         try:
             with open_parent(self._root, row.path, make=False) as (folder, name):
-                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            is_same = stat.S_ISREG(status.st_mode) and status.st_size == row.size
-            is_same = is_same and self._hashes.hash(path, step)[0] == row.content
+                return path, os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            self._needed.setdefault(row.content, []).append(row)
-            return
+            return path, None
         except PermissionError:
             refuse_access(path)
-        if is_same:
+
+    def _judge(self, row: TreeEntry, path: bytes, status: os.stat_result, step: Step) -> None:
+        """Decide whether a file is wanted where something has its name: if that may go."""
+        if is_sized(row, status) and self._hashes.hash(path, step)[0] == row.content:
             self.report["unchanged"] += 1
             self.add_file(row.content, path)
         elif self._overwrite and not stat.S_ISDIR(status.st_mode):
@@ -202,3 +214,8 @@ class Destination(GivenFiles):
                         return
                     os.unlink(self._token, dir_fd=folder)
                 self._keep(row)
+
+
+def is_sized(row: TreeEntry, status: os.stat_result) -> bool:
+    """Return whether a file may be one of the manifest."""
+    return stat.S_ISREG(status.st_mode) and status.st_size == row.size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Union
 
 from ...protocol.manifest import encode_name
 from ...protocol.run_paths import RunPaths, WorkdirPaths
-from ..state.run_record import find_run, read_spec
+from ..state.run_files import find_run, read_spec
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import DownloadRequest, ListRequest, TakeRequest

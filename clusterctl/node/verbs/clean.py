@@ -23,13 +23,8 @@ from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import (
-    read_spec,
-    resolve_state,
-    run_dirs,
-    run_tag_prefix,
-    with_leftovers,
-)
+from ..state.run_files import read_spec, run_dirs
+from ..state.run_record import resolve_state, run_tag_prefix, with_leftovers
 from ..state.temp_dirs import PREFIX, remove_all
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnose.query import diagnose, kept_path
 from ..runtime.stream import Stream
-from ..state.run_record import find_run, resolve_state
+from ..state.run_files import find_run
+from ..state.run_record import resolve_state
 from ..state.workdir import component, read_json
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ import os
 import stat
 import zlib
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from ...protocol.manifest import TreeEntry, decode_name
@@ -34,12 +35,12 @@ from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
 from ..logs.truncation import Truncation, read_truncation
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import run_dirs
+from ..state.run_files import run_dirs
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.given_files import GivenFiles
 from ..sync.outside_files import find_outside, read_sent, summarise
 from ..sync.paths import resolve_path
-from ..sync.removal import ignore_step, list_entries, remove_stale
+from ..sync.removal import Step, ignore_step, list_entries, remove_stale
 from ..sync.staging.remembered_hashes import RememberedHashes
 from ..sync.transfer import Provider, start_provider
 
@@ -76,7 +77,7 @@ def list_files(request: ListRequest, workdir: str, heartbeat: Heartbeat, mark: s
     rows = find_rows(request, workdir)
     hashes = RememberedHashes(workdir, request["node"]) if request["hashed"] else None
     if hashes is not None:
-        rows = with_hashes(rows, hashes, heartbeat)
+        rows = with_hashes(islice(rows, request["most"] + 1), hashes, heartbeat.step_for_client)
     files, more = send_rows(rows, request["most"], heartbeat)
     if hashes is not None:
         hashes.save()
@@ -176,11 +177,16 @@ def file_row(source: int, path: bytes, file: ListedFile) -> Row:
     return [source, decode_name(path), kind, size, *times, decode_name(target), mode]
 
 
-def with_hashes(rows: Rows, hashes: RememberedHashes, heartbeat: Heartbeat) -> Rows:
+def with_hashes(rows: Rows, hashes: RememberedHashes, step: Step) -> Rows:
     """Hash every file, and list it as long as it was then."""
-    for row, file in rows:
+    found = []
+    for listed in rows:
+        step()
+        found.append(listed)
+    hashes.read_ahead([(file.path, file.status) for row, file in found if row[2] == "file"], step)
+    for row, file in found:
         if row[2] == "file":
-            row[7], row[3] = hashes.hash(file.path, heartbeat.step)
+            row[7], row[3] = hashes.hash(file.path, step)
         yield row, file._replace(sha256=row[7] if row[2] == "file" else "")
 
 

@@ -22,14 +22,8 @@ from ..logs.activity import ActivityReader
 from ..logs.lines import LineReader
 from ..logs.reader import Grep, Log, in_time_order, logs_since, tail_position
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import (
-    find_run,
-    is_lingering,
-    resolve_state,
-    with_leftovers,
-    with_record,
-    with_stop,
-)
+from ..state.run_files import find_run
+from ..state.run_record import is_lingering, resolve_state, with_leftovers, with_record, with_stop
 from ..state.watchers import mark_halted
 
 if TYPE_CHECKING:

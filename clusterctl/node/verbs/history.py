@@ -34,7 +34,8 @@ from ..history.scalars import (
 from ..logs.log_file import NotALogError, check_log, read_tail
 from ..runtime.stream import Stream
 from ..runtime.time_limit import TooSlowError, time_limit
-from ..state.run_record import find_run, read_spec, resolve_state
+from ..state.run_files import find_run, read_spec
+from ..state.run_record import resolve_state
 from ..state.workdir import read_bytes
 
 if TYPE_CHECKING:

@@ -29,12 +29,8 @@ from ..runtime.processes import (
     read_stat,
 )
 from ..runtime.stream import Stream
-from ..state.run_record import (
-    resolve_state,
-    run_dirs,
-    run_tag_prefix,
-    with_leftovers,
-)
+from ..state.run_files import run_dirs
+from ..state.run_record import resolve_state, run_tag_prefix, with_leftovers
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import OrphansEnded, OrphansRequest

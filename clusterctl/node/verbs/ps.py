@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, List, Optional
 from ...protocol.states import NOT_SUCCEEDED
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
-from ..state.run_record import (
-    record_size,
-    resolve_state,
-    run_dirs,
-    with_leftovers,
-    with_record,
-    with_stop,
-)
+from ..state.run_files import run_dirs
+from ..state.run_record import record_size, resolve_state, with_leftovers, with_record, with_stop
 from ..state.watchers import mark_halted
 
 if TYPE_CHECKING:

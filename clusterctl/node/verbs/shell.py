@@ -17,7 +17,8 @@ from ..runtime.processes import PRIVATE_ENV, interpreter_options, is_alive, rest
 from ..runtime.stream import Stream
 from ..state.environments import activate_environment, find_run_environment
 from ..state.payload import ensure_payload
-from ..state.run_record import find_run, parse_identity, read_spec, resolve_state
+from ..state.run_files import find_run, read_spec
+from ..state.run_record import parse_identity, resolve_state
 from ..state.workdir import open_workdir
 
 if TYPE_CHECKING:

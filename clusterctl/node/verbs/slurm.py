@@ -31,7 +31,8 @@ from ..slurm.states import (
     resolve,
     states_as_listed,
 )
-from ..state.run_record import read_spec, read_state
+from ..state.run_files import read_spec
+from ..state.run_record import read_state
 from ..state.workdir import parse_dict, write_atomically
 from .follow import RunFollower, answer_clock
 from .stop import list_ended, read_ended

@@ -29,13 +29,12 @@ from ..runtime.processes import (
 )
 from ..runtime.stream import Stream, VerbError
 from ..state.lock_holders import NODE, query_holders, share_name
+from ..state.run_files import find_run_or_none, read_spec
 from ..state.run_record import (
     Record,
-    find_run_or_none,
     is_elsewhere,
     is_lingering,
     parse_identity,
-    read_spec,
     read_state,
     resolve_state,
     run_tag_prefix,

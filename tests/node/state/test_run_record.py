@@ -10,11 +10,11 @@ from typing import Any
 
 from clusterctl.node.logs.activity import ActivityReader
 from clusterctl.node.logs.reader import logs_since
+from clusterctl.node.state.run_files import read_spec
 from clusterctl.node.state.run_record import (
     STATES,
     Record,
     new_state,
-    read_spec,
     read_state,
     run_tag,
     with_record,

@@ -12,9 +12,10 @@ import hashlib
 import os
 import stat
 import struct
+import threading
 import time
 from contextlib import suppress
-from typing import Dict, List, Tuple
+from typing import Dict, Iterable, List, Tuple
 
 from ...state.workdir import component, make_private, read_bytes, write_atomically
 from ..hashing import Path, Sha, hash_descriptor
@@ -25,6 +26,8 @@ KEY = struct.Struct("<5Q")
 DIGEST_SIZE = 32
 ROW_SIZE = KEY.size + DIGEST_SIZE
 MAX_ROWS = 1 << 18  # 19 MB
+READERS = 4  # threads: one reads and hashes less than a fast network takes
+MIN_AHEAD = 1 << 16  # bytes; threads gain nothing with smaller files
 FINE, COARSE = (
     100_000_000,
     2_000_000_000,
@@ -44,7 +47,42 @@ class RememberedHashes:
         self._file = os.path.join(staged_folder(workdir), f"hashes-{component(node)}")
         self._known = read_rows(self._file)
         self._used: Dict[bytes, bytes] = {}
+        self._ahead: Dict[bytes, Tuple[Sha, int]] = {}  # what `read_ahead` has read
         self._is_changed = False
+
+    def read_ahead(
+        self, files: Iterable[Tuple[Path, os.stat_result]], step: Step, *, again: bool = False
+    ) -> None:
+        """Hash files for which `hash` will be called, a few at the same time; raises the first error."""
+        unread = {
+            key_of(status): path
+            for path, status in files
+            if stat.S_ISREG(status.st_mode)
+            and status.st_size >= MIN_AHEAD
+            and (again or key_of(status) not in self._known)
+        }
+        remaining = iter(list(unread.items()))
+        errors: List[OSError] = []
+
+        def count() -> None:
+            step()
+            if errors:
+                raise errors[0]
+
+        def read() -> None:
+            try:
+                for key, path in remaining:
+                    self._ahead[key] = self.hash(path, count, again=again)
+            except OSError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(min(READERS, len(unread)))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
 
     def hash(self, path: Path, step: Step, *, again: bool = False) -> Tuple[Sha, int]:
         """Return the hash of a regular file and its size; with `again` it is read in any case.
@@ -55,6 +93,8 @@ class RememberedHashes:
         try:
             before, began = os.fstat(descriptor), time.time_ns()
             key = key_of(before)
+            if key in self._ahead:
+                return self._ahead[key]
             known = None if again else self._known.get(key)
             if known is not None and stat.S_ISREG(before.st_mode):
                 self._used[key] = known

@@ -133,6 +133,9 @@ def compare_with_disk(
     rows, parent = read_rows(workdir, record["path"]), os.fsencode(os.path.dirname(record["path"]))
     problems: List[StagedProblem] = []
     differing = 0
+    if hashes is not None:
+        with suppress(OSError):  # of a file that cannot be read, which is reported below
+            hashes.read_ahead(iterate_present(parent, rows), step, again=True)
     for row in rows:
         step()
         found = find_row_state(parent, row, step, hashes)
@@ -142,6 +145,14 @@ def compare_with_disk(
                 problems.append({"path": row.path, "state": found})
     state: StagedState = problems[0]["state"] if problems else "whole" if rows else "missing"
     return {**record, "state": state, "differing": differing, "problems": problems}
+
+
+def iterate_present(parent: bytes, rows: List[TreeEntry]) -> Iterator[Tuple[bytes, os.stat_result]]:
+    """Yield what is here of a manifest."""
+    for row in rows:
+        path = os.path.join(parent, encode_name(row.path))
+        with suppress(OSError):
+            yield path, os.lstat(path)
 
 
 def find_row_state(

@@ -22,7 +22,8 @@ from ....protocol.run_paths import RunPaths
 from ...diagnose.breakpoint import socket_name
 from ...runtime.processes import is_alive
 from ...runtime.stream import Stream
-from ...state.run_record import find_run, parse_identity, read_spec, resolve_state
+from ...state.run_files import find_run, read_spec
+from ...state.run_record import parse_identity, resolve_state
 
 if TYPE_CHECKING:
     from ....protocol.messages.verbs import ConnectRequest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, List, Optional
 from ....protocol.states import FINAL
 from ...history.progress import read_progress
 from ...runtime.stream import Stream
-from ...state.run_record import find_run_or_none, read_spec
+from ...state.run_files import find_run_or_none, read_spec
 from ..ps import list_runs
 
 if TYPE_CHECKING:

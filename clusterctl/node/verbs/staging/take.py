@@ -48,7 +48,12 @@ def run(request: TakeRequest, stream: Stream) -> None:
             hashes = RememberedHashes(workdir, request["node"])
             destination = opened.enter_context(
                 Destination(
-                    root, rows, heartbeat.step, hashes, overwrite=overwrite, private=request["private"]
+                    root,
+                    rows,
+                    heartbeat.step_for_client,
+                    hashes,
+                    overwrite=overwrite,
+                    private=request["private"],
                 )
             )
             provider = opened.enter_context(providing(destination, rows, request["provide"]))
@@ -59,6 +64,7 @@ def run(request: TakeRequest, stream: Stream) -> None:
                 write_record(workdir, path, staged, placed)
         heartbeat.send({"stored": True})
         heartbeat.send({"copied": destination.report})
+        destination.remember()  # which waits until a change would be seen
         if provider is not None:
             provider.serve_until_hangup(stream)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from waiting import HANG, wait_until
 
 from clusterctl.node.sync.staging import remembered_hashes
-from clusterctl.node.sync.staging.remembered_hashes import FINE, RememberedHashes
+from clusterctl.node.sync.staging.remembered_hashes import FINE, MIN_AHEAD, RememberedHashes
 
 
 class Memory:
@@ -122,3 +123,45 @@ def test_without_a_work_directory(tmp_path: Path) -> None:
     hashes.hash(str(settled(tmp_path / "file")), lambda: None)
     hashes.save()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_large_files_are_read_at_the_same_time(memory: Memory, tmp_path: Path) -> None:
+    """Each once, and what is remembered not at all."""
+    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    files = [settled(tmp_path / f"file-{number}", bytes([number]) * MIN_AHEAD) for number in range(3)]
+    hashes.hash(files[0], memory.count)
+    hashes.save()
+    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    together = threading.Barrier(2)
+
+    def step() -> None:
+        together.wait(HANG)
+        memory.count()
+
+    hashes.read_ahead([(str(file), file.stat()) for file in files], step)
+    assert [hashes.hash(str(file), memory.count)[0] for file in files] == [
+        hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+    ]
+    assert memory.pieces == 3
+
+
+def test_the_first_error_ends_the_reading(memory: Memory, tmp_path: Path) -> None:
+    """Of the others not one is read to its end."""
+    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    endless = tmp_path / "endless"
+    with endless.open("wb") as file:
+        file.truncate(1 << 40)
+    gone = tmp_path / "gone"
+    files = [(str(endless), endless.stat()), (str(gone), settled(gone, b"1" * MIN_AHEAD).stat())]
+    gone.unlink()
+    with pytest.raises(FileNotFoundError):
+        hashes.read_ahead(files, memory.count)
+
+
+def test_a_changed_file_is_read_again(memory: Memory, tmp_path: Path) -> None:
+    """What was read ahead of it counts only for the same file."""
+    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    file = settled(tmp_path / "file", b"1" * MIN_AHEAD)
+    hashes.read_ahead([(str(file), file.stat())], memory.count)
+    file.write_bytes(b"2" * MIN_AHEAD)
+    assert hashes.hash(str(file), memory.count)[0] == hashlib.sha256(file.read_bytes()).hexdigest()
