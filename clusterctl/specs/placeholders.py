@@ -21,7 +21,7 @@ MEANINGS = {
     "run_id": to_translate("name of this run"),
     "output_dir": to_translate("directory on the node that outlives the run"),
     "stage_dir": to_translate("directory on the node for what `stage` copies there"),
-    "resume": to_translate("checkpoint that this attempt goes on from, see `checkpoints`; else empty"),
+    "resume": to_translate("checkpoint that this attempt resumes from, see `checkpoints`; else empty"),
     "attempt": to_translate("number of this attempt, from 1; higher when the run was started again"),
 }
 LEFT_TO_TORCHRUN = "local_rank"

@@ -333,3 +333,18 @@ def test_a_silent_node_has_the_rank_that_is_missing() -> None:
         "2 c UNKNOWN no answer",
     ]
     assert drawn({"a": None, "b": one, "c": None, "d": None})[4].startswith("? a")
+
+
+def test_status_shows_the_checkpoints_that_the_nodes_keep(capsys: pytest.CaptureFixture[str]) -> None:
+    """How far the newest is and from which one the attempt resumed, in the text and in the document."""
+    checkpoint = {"name": "step-300\x1b[2J", "attempt": 2, "state": "safe", "nodes": 4, "of": 4, "copies": 2}
+    state = {"run": RUN, "job": "digits", "state": "RUNNING", "attempt": 2, "resumed": "step-200"}
+    node = parse_state(Untrusted({**state, "checkpoints": [{**checkpoint, "time": time.time() - 40}]}))
+    show_status(RUN, {"gpu01": node})
+    lines = capsys.readouterr().out.splitlines()
+
+    assert any(re.match(r"checkpoint step-300\S*: 4/4 nodes, 2 copies, 4\d s ago", line) for line in lines)
+    assert "attempt 2 resumed from step-200" in lines
+    assert not any("\x1b[2J" in line for line in lines)
+    run = status_to_json(RUN, {"gpu01": node})["run"]
+    assert run["resumed"] == "step-200" and run["checkpoints"][0]["copies"] == 2

@@ -19,6 +19,7 @@ from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.kept import KeptDiagnosis
+from clusterctl.plans.runs.checkpoints import describe_event as describe_checkpoint_event
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.rows import describe_halted
 from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of
@@ -468,6 +469,7 @@ class RunMonitor:
             if message and message not in self._shown:  # most often the same on all nodes
                 self._shown.add(message)
                 self._notice(tr("{subject}: {text}", subject=name, text=message))
+        self._on_checkpoint(report, event)
         if self._attempts.on_event(event):
             self._failure_shown = False
         failure, reason = report.on_event(event), event.text("reason", 1000)
@@ -477,6 +479,16 @@ class RunMonitor:
             self._on_failure(failure)
         elif read_event_name(event) == "stopping" and ": " in reason:
             self._on_gang_stop(name, reason)  # the nodes' word for what happened on one of them
+
+    def _on_checkpoint(self, report: NodeReport, event: Untrusted) -> None:
+        """Report what went wrong with a checkpoint, and of the others the first of each attempt."""
+        text, bad = describe_checkpoint_event(event)
+        is_of_run = event.text("state") != ""  # else of this node
+        key = text if bad else f"{event.text('event')} {report.attempt}"
+        if text and key not in self._shown:
+            self._shown.add(key)
+            shown = text if is_of_run else tr("{subject}: {text}", subject=report.node.name, text=text)
+            self._notice(redact(shown, self._secrets))
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:
         report.state = replace(state, reason=redact(state.reason, self._secrets))

@@ -12,6 +12,7 @@ from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.cleanup import WarmServer
 from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
 from clusterctl.plans.diagnose.slow import Lateness
+from clusterctl.plans.runs.checkpoints import Checkpoint
 from clusterctl.plans.runs.documents import (
     AloneEntry,
     AttemptEntry,
@@ -177,10 +178,16 @@ class RunNode(TypedDict):
 
 
 class RunStatus(RunEntry):
-    """A run with its timing: what the time limit leaves, and between the first and last rank's start, in seconds."""
+    """A run with its timing: what the time limit leaves, and between the first and last rank's start, in seconds.
+
+    `checkpoints` are those that the nodes keep for each other, the newest last; `resumed` is the one that the attempt
+    went on from.
+    """
 
     time_left: float | None
     start_skew: float | None
+    checkpoints: list[Annotated[dict[str, Any], FieldsOf(Checkpoint)]]
+    resumed: str | None
 
 
 class StatusDocument(TypedDict):

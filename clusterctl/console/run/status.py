@@ -23,6 +23,7 @@ from clusterctl.console.run.verdict import (
 from clusterctl.console.terminal import make_table, stdout, uses_color
 from clusterctl.console.text import UNBROKEN, ItemsCell, WrappedCell, sanitize, wrap_text
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.runs.checkpoints import describe_checkpoints
 from clusterctl.plans.runs.rows import describe_node, list_node_rows
 from clusterctl.plans.runs.speed import SpeedVerdict, speed_to_json
 from clusterctl.plans.runs.state import (
@@ -31,6 +32,8 @@ from clusterctl.plans.runs.state import (
     Parts,
     RankActivity,
     attempts_of,
+    find_checkpoints,
+    find_resumed,
     find_stall,
     find_stalls,
     measure_remaining,
@@ -94,6 +97,17 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
         texts.append(tr("ranks started within {seconds:.2f} s", seconds=skew))
     attempt = latest_part(node_states).attempt
     return tr("; ").join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
+
+
+def render_checkpoints(node_states: Parts, offsets: Mapping[str, float], now: float) -> list[str]:
+    """Return how far the checkpoints are that the nodes keep for each other, and which one is in use; often nothing."""
+    text, resumed = (
+        describe_checkpoints(find_checkpoints(node_states, offsets), now),
+        find_resumed(node_states),
+    )
+    lines = [tr("checkpoint {text}", text=text)] if text else []
+    attempt = latest_part(node_states).attempt
+    return lines + ([tr("attempt {n} resumed from {name}", n=attempt, name=resumed)] if resumed else [])
 
 
 def render_last_lines(node_states: Parts) -> Iterator[str]:
@@ -238,6 +252,7 @@ def render_status(
             *(wrap_text(staged, width, indent="  ") if node.staged else ()),
             render_timing(node_states, offsets, now),
             *render_attempts(attempts_of(node_states)),
+            *wrap_remarks(map(sanitize, render_checkpoints(node_states, offsets, now)), width),
             *(wrap_remarks([sanitize(speed.sentence)], width) if speed is not None else ()),
         ),
     )
@@ -320,6 +335,8 @@ def status_to_json(
             **run_to_json(run_id, node_states, judged_state(verdict, node_states)),
             "time_left": _rounded(measure_remaining(node_states, offsets, time.time())),
             "start_skew": _rounded(measure_start_skew(node_states, offsets)),
+            "checkpoints": [asdict(checkpoint) for checkpoint in find_checkpoints(node_states, offsets)],
+            "resumed": find_resumed(node_states) or None,
         },
         "nodes": nodes,
         "cause": cause,

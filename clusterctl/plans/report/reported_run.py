@@ -10,6 +10,7 @@ from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.cause import Explanation
+from clusterctl.plans.runs.checkpoints import describe_event as describe_checkpoint_event
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
 from clusterctl.plans.runs.speed import SpeedVerdict
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of, run_seconds
@@ -30,6 +31,7 @@ SOON = 10.0  # seconds
 MAX_MARKS, MAX_LABEL = 24, 160  # of the attempts that have ended; characters
 MAX_STALL = 1e9  # seconds
 ENDS = frozenset({"attempt_ended", "ended"})  # of a node's part, which another node's failure may have caused
+CHECKPOINT_EVENTS = frozenset({"checkpoint", "resume"})
 STALL_ENDS = frozenset({"stall_over", "stopping", "torchrun_exited", "attempt_ended", "ended", "agent_lost"})
 
 
@@ -197,6 +199,8 @@ def describe_event(event: JournalEvent) -> tuple[str, bool]:
     facts = event.facts
     if event.name in RICH_TEXTS:
         return RICH_TEXTS[event.name](facts)
+    if event.name in CHECKPOINT_EVENTS:
+        return describe_checkpoint_event(facts)
     text, bad = EVENT_TEXTS.get(event.name, ("", False))
     reason = clip(translate_node_text(facts.text("reason", MAX_FACT)), MAX_FACT)
     if not text:

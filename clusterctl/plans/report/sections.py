@@ -11,9 +11,10 @@ from clusterctl.plans.diagnose.kept import render_advice
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join, join_lines, table, table_row
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.checkpoints import describe_checkpoints
 from clusterctl.plans.runs.history import NodeRecord
 from clusterctl.plans.runs.rows import RankRow, fold_ranks, fold_stacks, rank_headings
-from clusterctl.plans.runs.state import node_ranks
+from clusterctl.plans.runs.state import find_checkpoints, node_ranks
 from clusterctl.protocol.states import PREPARING, RUNNING, STALLED, STOPPED, SUBMITTED, SUCCEEDED, WAITING
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import render_duration
@@ -76,6 +77,7 @@ def list_facts(run: ReportedRun) -> Facts:
             facts[tr("attempts")] = str(latest.attempt)
         if latest.time_limit:
             facts[tr("time limit")] = render_duration(latest.time_limit)
+    facts[tr("checkpoints")] = describe_checkpoints(find_checkpoints(run.parts, run.offsets), run.now)
     facts[tr("GPUs")] = fold(run.records, _describe_gpus)
     facts[tr("training network")] = _describe_network(run)
     for key, name in ABOUT.items():

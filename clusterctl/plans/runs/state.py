@@ -10,6 +10,7 @@ from types import MappingProxyType
 from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.facts import render_gpu_memory
 from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
+from clusterctl.plans.runs.checkpoints import Checkpoint, choose_checkpoints, parse_checkpoints
 from clusterctl.plans.runs.progress import Progress, choose_progress, parse_progress
 from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
@@ -277,6 +278,8 @@ class NodeState:
     halted: tuple[HaltedProcess, ...] = ()  # while it lives
     alone: AloneRecord | None = None  # of one that succeeded
     progress: Progress | None = None  # by its logs, where that was asked for
+    checkpoints: tuple[Checkpoint, ...] = ()  # that the nodes keep for each other, the newest last
+    resumed: str = ""  # the checkpoint that its attempt goes on from
 
     @property
     def agent_count(self) -> int:
@@ -356,6 +359,8 @@ def parse_state(raw: Untrusted) -> NodeState:
         halted=tuple(_parse_halted(raw)),
         alone=read_alone(raw.record("alone")) if state == SUCCEEDED else None,
         progress=parse_progress(raw.record("progress")),
+        checkpoints=parse_checkpoints(raw),
+        resumed=raw.text("resumed", MAX_TEXT),
     )
 
 
@@ -427,6 +432,20 @@ def find_progress(parts: Parts) -> Progress | None:
         for part in known
         if part.progress and part.attempt == latest
     )
+
+
+def find_checkpoints(parts: Parts, offsets: Mapping[str, float] = NO_OFFSETS) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints of a run, the newest last; times by our clock."""
+    return choose_checkpoints(
+        (part.checkpoints, offsets.get(name, 0.0)) for name, part in parts.items() if part
+    )
+
+
+def find_resumed(parts: Parts) -> str:
+    """Return the checkpoint that the latest attempt goes on from; empty if it began from scratch."""
+    latest = max((part.attempt for part in parts.values() if part), default=1)
+    named = (part.resumed for part in parts.values() if part and part.attempt == latest)
+    return next(filter(None, named), "")
 
 
 def roster_of(parts: Parts) -> tuple[SlotState, ...]:

@@ -1,4 +1,4 @@
-"""`checkpoints` of a job: which files of the run the nodes keep for each other, so that a restart goes on from them."""
+"""`checkpoints` of a job: which files of the run the nodes keep for each other, so that a restart resumes from them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ ALLOWED_PLACEHOLDERS = ("output_dir", "run_id")  # which mean the same in each a
 MAX_PATH = 1000  # characters
 ALL_NODES = 0  # of `copies`
 _WILDCARDS = ("*", "?", "[")
+_NOT_IN_MARKER = (*_WILDCARDS, "${")
+MAX_MARKER = 200  # bytes
 
 
 def parse_checkpoint_path(text: str) -> str:
@@ -46,7 +48,13 @@ def parse_checkpoint_path(text: str) -> str:
 
 def _parse_complete(text: str) -> str:
     parse_text(text)
-    if text.startswith("/") or ".." in text.split("/") or any(sign in text for sign in (*_WILDCARDS, "${")):
+    too_long = len(text.encode()) > MAX_MARKER
+    if (
+        too_long
+        or text.startswith("/")
+        or ".." in text.split("/")
+        or any(sign in text for sign in _NOT_IN_MARKER)
+    ):
         raise InvalidValueError("CC-SPEC-038", "complete", text=quoted(text))
     return posixpath.normpath(text)
 
@@ -82,7 +90,7 @@ Needs = Annotated[Literal["all", "own"], one_of("all", "own")]
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-    """Which files the nodes keep for each other, so that another node can go on from them."""
+    """Which files the nodes keep for each other, so that another node can resume from them."""
 
     path: PathPattern = field(
         metadata=documented(
@@ -121,7 +129,7 @@ class Checkpoints:
         default="all",
         metadata=documented(
             to_translate(
-                "What a node needs to go on: `all` files of the checkpoint, or its `own`, where each rank reads "
+                "What a node needs to resume: `all` files of the checkpoint, or its `own`, where each rank reads "
                 "only what it wrote."
             )
         ),

@@ -493,7 +493,7 @@ class Job:
     checkpoints: Checkpoints | None = field(
         default=None,
         metadata=documented(
-            to_translate("Which files the nodes keep for each other, so that a restart goes on from them.")
+            to_translate("Which files the nodes keep for each other, so that a restart resumes from them.")
         ),
     )
     on_end: OnEnd | None = field(

@@ -141,7 +141,7 @@ def test_placeholders_reach_args_and_env() -> None:
     ]
 
 
-def test_checkpoints_are_in_the_spec_and_the_script_gets_the_one_to_go_on_from() -> None:
+def test_checkpoints_are_in_the_spec_and_the_script_gets_the_one_to_resume_from() -> None:
     """The directories are the node's; which checkpoint it is, only an agent can know; without the key it is empty."""
     job = "name: j\nscript: t.py\nnproc_per_node: 2\nrestart: {}\nargs: ['--resume=${resume}']\n"
     wanted = "{path: '${output_dir}/${run_id}/step-*', complete: .metadata, copies: all, rate: 2MB/s}"

@@ -33,7 +33,7 @@ from clusterctl.client.watch.follower import LogLines, StateChange, Update
 from clusterctl.client.watch.logs import LiveReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.lines import describe_dropped
-from clusterctl.console.run.status import describe_run, render_age, render_timing
+from clusterctl.console.run.status import describe_run, render_age, render_checkpoints, render_timing
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.hang import Judgement
@@ -288,7 +288,9 @@ class RunFollower:
             if self._drawn is not None:
                 speed = self._drawn.speed if run.state in JUDGED_STATES else None
                 run = replace(run, records=self._drawn.records, speed=speed)
-            timing = render_timing(run.parts, run.offsets, run.now)
+            texts = [render_timing(run.parts, run.offsets, run.now)]
+            texts += map(sanitize, render_checkpoints(run.parts, run.offsets, run.now))
+            timing = tr("; ").join(filter(None, texts))
             question = describe_run(self._run_id, run.parts, self._source.label)
             self._publish_head(run)
             self.view.publish("summary", fragments.render_summary(run, timing, question))
