@@ -187,6 +187,10 @@ class ListRequest(OfRun):
 
     `run` is empty, or the run below whose working directory relative paths are, as in TakeRequest. With `hashed` each
     file is listed with its hash.
+
+    The kind `checkpoint` is what the node has of a generation of the run, in place or for others: its path is
+    ATTEMPT/NAME, with 0 for the newest of this name, and that of a row is NODE_RANK/PATH, where PATH begins with NAME.
+    Only parts that are whole are listed; a node without any, or that knows no seal of it, lists nothing.
     """
 
     sources: list[list[str]]
