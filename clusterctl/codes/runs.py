@@ -547,6 +547,26 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-PULL-009": Entry(
+        "error",
+        "a checkpoint cannot be downloaded whole",
+        do="`clusterctl status RUN` shows the checkpoints of a run, and which is safe",
+        cases={
+            "none": Case(
+                "the nodes of {run} keep no checkpoint",
+                "they do for a job with `checkpoints:`; without --checkpoint the outputs of each node are downloaded",
+            ),
+            "unknown": Case("{run} has no checkpoint {name}", "it has {names}"),
+            "lost": Case("the checkpoint is lost: no node has all of its files", "see `{command}`"),
+            "not-whole": Case(
+                "checkpoint {name}: the nodes that answered have {found} of its {files} files",
+                "try again when the other nodes answer, or name an older checkpoint",
+            ),
+            "differs": Case(
+                "checkpoint {name}: nodes have different contents of {path}", "name another checkpoint"
+            ),
+        },
+    ),
     "CC-COPY-001": Entry(
         "error",
         "`cp` needs a source and a destination, one of them on a node",

@@ -379,6 +379,10 @@ def stop(
         ("clusterctl pull", "your newest run"),
         ("clusterctl pull train-2026 ./results --logs", "with logs, to another folder"),
         ("clusterctl pull --nodes gpu01", "one node"),
+        (
+            "clusterctl pull train-2026 --checkpoint",
+            "its newest checkpoint, whole",
+        ),
     ],
 )
 @run_argument
@@ -389,6 +393,13 @@ def stop(
     "everything",
     is_flag=True,
     help="Also download the logs, and files outside ${output_dir} to DIR/<node>/code-<run>.",
+)
+@click.option(
+    "--checkpoint",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value="",
+    help="Only the newest checkpoint that the nodes keep (`checkpoints` of the job), or that of this name, whole.",
 )
 @click.option("--job", metavar="NAME", help="The outputs of this job, even if its runs were removed.")
 @with_node_options
@@ -402,6 +413,7 @@ def pull(
     folder: str | None,
     logs: bool,
     everything: bool,
+    checkpoint: str | None,
     job: str | None,
     pattern: str | None,
     exclude: str | None,
@@ -414,13 +426,13 @@ def pull(
     RUN is a run id, its short form or an unambiguous prefix; default: your newest run. Files that DIR/<node>/ has
     already are skipped, and an interrupted download is resumed. DIR is outputs/<job> by default; a single argument
     with a slash, such as ./results, is DIR. Files that the run wrote into its copy of the code are listed, and
-    downloaded only with --all.
+    downloaded only with --all. A checkpoint goes to outputs/<job>/checkpoints by default.
     """
     from clusterctl.cli.actions.files.pull import Pull, PullOptions
 
     if run and not folder and (job or "/" in run or run in (".", "..")):
         run, folder = None, run  # no run has a name like that
-    if job and (run or logs or everything):
+    if job and (run or logs or everything or checkpoint is not None):
         raise UsageError("CC-USE-029")
     options = PullOptions(
         run_prefix=run,
@@ -431,6 +443,7 @@ def pull(
         overwrite=overwrite,
         no_limit=no_limit,
         as_json=as_json,
+        checkpoint=checkpoint,
         command=settings.command,
     )
     return Pull(load_inventory(settings, on_slurm=True), options).run(pattern, exclude)

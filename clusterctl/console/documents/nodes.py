@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.console.documents.runs import WarmProcess
@@ -187,13 +187,17 @@ class PulledNode(ReceivedFiles):
 
 
 class PullDocument(TypedDict):
-    """What was downloaded, by node, and into which directory; `run` is null where the job shares its outputs."""
+    """What was downloaded, by node, and into which directory; `run` is null where the job shares its outputs.
+
+    With --checkpoint, `checkpoint` is its name.
+    """
 
     schema: Literal[1]
     run: str | None
     job: str
     directory: str
     nodes: list[PulledNode]
+    checkpoint: NotRequired[str]
 
 
 class CopiedHere(ReceivedFiles):

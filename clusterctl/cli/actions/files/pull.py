@@ -8,6 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from clusterctl.cli.actions.files.checkpoint import (
+    NEWEST,
+    CheckpointOptions,
+    CheckpointPull,
+    choose_checkpoint,
+)
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import transfer_exit_code
 from clusterctl.cli.context.load import expand
@@ -27,7 +33,9 @@ from clusterctl.console.results import pull_to_json, report_outside, report_pull
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
+from clusterctl.plans.runs.checkpoints import Checkpoint
 from clusterctl.plans.runs.selection import Runs, choose_run
+from clusterctl.plans.runs.state import find_checkpoints
 from clusterctl.plans.sync.listed_files import (
     MAX_BYTES,
     MAX_ENTRIES,
@@ -59,6 +67,7 @@ class PullOptions:
     overwrite: bool
     no_limit: bool
     as_json: bool
+    checkpoint: str | None = None  # only this checkpoint of the run; empty is the newest
     command: str = "clusterctl"  # how hints begin, with the `-i` that was given
 
 
@@ -90,6 +99,7 @@ class Pull:
         self._marks: dict[str, str] = {}
         self._phases = Phases([])
         self._run_id: RunId | None = None
+        self._checkpoints: tuple[Checkpoint, ...] = ()
         self._job = options.job or ""
 
     def run(self, pattern: str | None, exclude: str | None) -> int:
@@ -106,6 +116,8 @@ class Pull:
             if not nodes:
                 return 4
             target = self._target()
+            if self._options.checkpoint is not None:
+                return self._pull_checkpoint(cluster, nodes, target)
             try:
                 self._list_results(cluster, nodes)
                 self._check_job()
@@ -129,8 +141,17 @@ class Pull:
         info(tr("run {run}", run=self._run_id))
         parts = found_runs.runs[self._run_id]
         self._errors = {error.node: error for error in found_runs.errors if error.node in parts}
+        self._checkpoints = find_checkpoints(parts)
         refuse_queued(self._run_id, parts, "pull", self._options.command)
         return tuple(found_runs.nodes_of(self._run_id))
+
+    def _pull_checkpoint(self, cluster: Cluster, nodes: Sequence[Node], target: Path) -> int:
+        options, run_id = self._options, self._run_id or RunId("")
+        chosen = choose_checkpoint(self._checkpoints, run_id, options.checkpoint or NEWEST, options.command)
+        folder = target if options.folder else target / "checkpoints"
+        how = CheckpointOptions(folder, options.overwrite, options.no_limit, options.as_json)
+        answering = [node for node in nodes if node.name not in self._errors]
+        return CheckpointPull(run_id, chosen, how, self._errors).run(cluster, answering)
 
     def _choose_run(self, runs: Runs) -> RunId:
         """Find the run; a name without a slash that is none may have been meant as the directory."""

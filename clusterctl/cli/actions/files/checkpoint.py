@@ -1,0 +1,202 @@
+"""Download one checkpoint whole: its files are on several nodes, in place or as copies that nodes keep for others."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clusterctl.cli.actions.sync import transfer_exit_code
+from clusterctl.cli.context.nodes import report_failures, with_any_python
+from clusterctl.client.files.node_files import (
+    NodeFiles,
+    NodeListing,
+    list_request,
+    open_node_files,
+    protocol_error,
+)
+from clusterctl.client.files.receiver import DownloadReport, Downloads
+from clusterctl.client.rpc.cluster import Cluster, Steps, collect, fan_out
+from clusterctl.console.documents.output import write_document
+from clusterctl.console.progress import Phases
+from clusterctl.console.results import pull_to_json, report_pull
+from clusterctl.console.terminal import info
+from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
+from clusterctl.plans.runs.checkpoints import Checkpoint
+from clusterctl.plans.sync.checkpoint_files import CheckpointFiles, assign_files, merge_parts
+from clusterctl.plans.sync.listed_files import (
+    MAX_BYTES,
+    MAX_ENTRIES,
+    MAX_NAMES,
+    FileSource,
+    ListedEntry,
+    RefusedEntry,
+)
+from clusterctl.protocol.run_id import RunId, job_name_of
+from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
+
+NEWEST = ""  # of the names that may be asked for
+KIND = "checkpoint"
+NO_LIMIT = 1 << 62
+
+
+def choose_checkpoint(known: tuple[Checkpoint, ...], run_id: RunId, name: str, command: str) -> Checkpoint:
+    """Choose the newest that is safe, else the newest that is complete; UsageError if there is none of that name."""
+    named = [one for one in known if name in (NEWEST, one.name) and one.state in ("copying", "safe", "lost")]
+    if not named and name != NEWEST:
+        names = ", ".join(one.name for one in known[-8:])
+        raise UsageError("CC-PULL-009", "unknown", name=name, run=run_id, names=names or "-")
+    usable = [one for one in named if one.state != "lost"]
+    if not usable:
+        status = command_line("status", run_id, command=command)
+        raise UsageError("CC-PULL-009", "lost" if named else "none", run=run_id, command=status)
+    safe = [one for one in usable if one.state == "safe"]
+    return (safe or usable)[-1]
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """How it is downloaded; `folder` is the directory here."""
+
+    folder: Path
+    overwrite: bool
+    no_limit: bool
+    as_json: bool
+
+
+@dataclass
+class Holder:
+    """A node that has some of it."""
+
+    node: Node
+    files: NodeFiles
+    listing: NodeListing
+    report: DownloadReport = field(default_factory=DownloadReport)
+
+
+class CheckpointPull:
+    """One download of a checkpoint."""
+
+    def __init__(
+        self,
+        run_id: RunId,
+        checkpoint: Checkpoint,
+        options: CheckpointOptions,
+        errors: Mapping[str, ClusterctlError],
+    ) -> None:
+        """`errors` are of nodes that are away; others may have copies of their files."""
+        self._run_id, self._checkpoint, self._options = run_id, checkpoint, options
+        self._holders: dict[str, Holder] = {}
+        self._errors = dict(errors)
+        self._done: set[str] = set()
+        self._phases = Phases([])
+
+    def run(self, cluster: Cluster, nodes: list[Node]) -> int:
+        """Go through the steps; gives the exit code."""
+        info(tr("checkpoint {name} of attempt {n}", name=self._checkpoint.name, n=self._checkpoint.attempt))
+        try:
+            for outcome in cluster.each(nodes, self._open):
+                if outcome.value is not None:  # noted at once: all that were opened are closed in the end
+                    self._holders[outcome.node.name] = outcome.value
+                elif outcome.error is not None:
+                    self._errors[outcome.node.name] = outcome.error
+            files = self._merge()
+            self._fetch_all(files)
+        finally:
+            for holder in self._holders.values():
+                holder.files.close()
+        return self._show([node.name for node in nodes], files)
+
+    def _open(self, c: Any, node: Node) -> Holder:
+        most, most_name_bytes = (NO_LIMIT, NO_LIMIT) if self._options.no_limit else (MAX_ENTRIES, MAX_NAMES)
+        sources = [FileSource(KIND, posixpath.join(str(self._checkpoint.attempt), self._checkpoint.name), "")]
+        request = list_request(node, sources, most, run_id=self._run_id, hashed=True)
+        return with_any_python(
+            node, lambda python: Holder(node, *open_node_files(c, python, request, sources, most_name_bytes))
+        )[0]
+
+    def _merge(self) -> CheckpointFiles:
+        """Put together what the nodes have; raises if that is not the whole checkpoint."""
+        listings: dict[str, tuple[ListedEntry, ...]] = {}
+        for name, holder in self._holders.items():
+            try:
+                merge_parts(self._checkpoint.name, {name: holder.listing.entries})
+            except ValueError as error:
+                self._errors[name] = protocol_error(name, str(error))
+            else:
+                listings[name] = holder.listing.entries
+        files, wanted = merge_parts(self._checkpoint.name, listings), self._checkpoint
+        if files.differing:
+            raise UsageError("CC-PULL-009", "differs", name=wanted.name, path=files.differing)
+        if (files.files, files.bytes) != (wanted.files, wanted.bytes):
+            report_failures(self._errors.values())
+            found, count = str(files.files), str(wanted.files)
+            raise UsageError("CC-PULL-009", "not-whole", name=wanted.name, found=found, files=count)
+        return files
+
+    def _fetch_all(self, files: CheckpointFiles) -> None:
+        """Fetch from all nodes at once; what one of them could not send comes from another that has it."""
+        self._phases = Phases(list(self._holders))
+        downloads = Downloads(self._options.folder, self._phases, overwrite=self._options.overwrite)
+        self._phases.set_steps(Steps())
+        self._phases.start("pull")
+        try:
+            while chosen := assign_files(files, self._done, self._errors):
+                nodes = [self._holders[name].node for name in chosen]
+                outcomes = fan_out(nodes, lambda node, now=chosen: self._fetch(now, node.name, downloads))  # type: ignore[misc]  # now is bound
+                self._errors.update(collect(nodes, self._phases.follow("pull", outcomes)).errors)
+                self._done.update(
+                    entry.path for name in chosen if name not in self._errors for entry in chosen[name]
+                )
+                if any(isinstance(error, LocalSystemError) for error in self._errors.values()):
+                    return
+        except BaseException:
+            downloads.close()
+            self._phases.stop()
+            info("\n" + tr("downloaded files are kept; the next pull resumes"))
+            raise
+        finally:
+            self._phases.stop()
+
+    def _fetch(self, chosen: Mapping[str, list[ListedEntry]], name: str, downloads: Downloads) -> None:
+        """Fetch what one node sends, and compare it with what was listed."""
+        holder, most = self._holders[name], None if self._options.no_limit else MAX_BYTES
+        with downloads.opened("", key=f"checkpoint-{name}") as directory:
+            try:
+                downloads.fetch(holder.files, chosen[name], directory, holder.report, most)
+            except LocalSystemError as refusal:
+                downloads.close(refusal)
+                raise
+            for entry in chosen[name]:
+                received = directory.files.get(entry.path)
+                if entry.kind == "file" and received is not None and received.sha256 != entry.content:
+                    reason = tr("its content is not the one of the checkpoint")
+                    holder.report.refused.append(RefusedEntry(entry.path, reason))
+
+    def _show(self, names: list[str], files: CheckpointFiles) -> int:
+        reports = {name: self._holders[name].report for name in names if name in self._holders}
+        missing = len(files.holders) - len(self._done)
+        if self._options.as_json:
+            job, folder = job_name_of(self._run_id), self._options.folder
+            document = pull_to_json(self._run_id, job, folder, reports, self._errors, names, {})
+            write_document({**document, "checkpoint": self._checkpoint.name})
+        else:
+            for name, report in reports.items():
+                if not report.is_empty:
+                    report_pull(name, report, self._options.folder, complete=name not in self._errors)
+        refusals = [error for error in self._errors.values() if isinstance(error, LocalSystemError)]
+        for refusal in refusals:
+            refusal.node = ""  # it is this machine's, and shown once
+        report_failures(self._errors.values())
+        incomplete = missing > 0 or any(report.refused or report.kept for report in reports.values())
+        if refusals or incomplete:
+            return (
+                1
+                if refusals
+                else transfer_exit_code(self._errors.values(), done=bool(self._done), incomplete=True)
+            )
+        return 0
