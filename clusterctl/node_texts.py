@@ -92,6 +92,7 @@ TEMPLATES = (
     to_translate("{path} does not exist"),
     to_translate("{path} is neither a file nor a directory"),
     to_translate("{path} is not a directory"),
+    to_translate("{path} is a directory"),
     to_translate("{path} is a link"),
     to_translate("{path} is another file system"),
     to_translate("{path} belongs to another account (uid {uid})"),

@@ -599,14 +599,15 @@ ENTRIES: Mapping[str, Entry] = {
             "here": Case("{path}: {reason}", "check the path"),
             "reported": Case(
                 Same("{message}"),
-                "relative paths begin in the home directory, with --run in the run's working directory: see `clusterctl ssh NODE`",
+                "check the path: `clusterctl ssh NODE`; a relative one begins in the home directory, with `cp --run` in the "
+                "run's working directory",
             ),
         },
     ),
     "CC-COPY-003": Entry(
         "error",
-        "the destination of a copy is not a directory",
-        do="Create the directory, or write a `/` at the end of the destination: it is created then",
+        "the destination of a copy is not a directory, or a directory has the name of a file",
+        do="Create the directory, or write a `/` at the end of the destination: it is created then; instead of a link name what it leads to",
         cases={
             "here": Case("{path} is not a directory", "give a directory as destination"),
             "parent": Case(
@@ -615,7 +616,8 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "reported": Case(
                 Same("{message}"),
-                "create the directory on the node, or write a / at the end of the destination: it is created then",
+                "create the directory on the node, or write a / at the end of the destination: it is created then; "
+                "instead of a link name what it leads to",
             ),
         },
     ),

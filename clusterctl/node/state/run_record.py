@@ -67,7 +67,7 @@ def run_tag_prefix(spec: Union[Spec, State]) -> str:
 
 
 def time_to_prepare(spec: Spec) -> float:
-    """Add up the seconds that a job's `setup` and `before` may take."""
+    """Return the seconds that `setup` and `before` may take."""
     stages = (spec.get("setup"), spec.get("before"))
     return sum(stage["time_limit"] for stage in stages if stage)
 

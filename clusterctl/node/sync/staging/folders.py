@@ -28,11 +28,13 @@ def open_parent(root: bytes, path: str, *, make: bool) -> Iterator[Tuple[int, by
     *folders, name = encode_name(path).split(b"/")
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        above = root
         for folder in folders:
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(folder, dir_fd=descriptor)
-            inner = open_folder(folder, descriptor)
+            above = os.path.join(above, folder)
+            inner = open_folder(folder, descriptor, above)
             os.close(descriptor)
             descriptor = inner
         yield descriptor, name
@@ -40,12 +42,13 @@ def open_parent(root: bytes, path: str, *, make: bool) -> Iterator[Tuple[int, by
         os.close(descriptor)
 
 
-def open_folder(name: bytes, parent: int) -> int:
-    """Open a directory by its name; VerbError for a link or a file."""
+def open_folder(name: bytes, parent: int, path: bytes) -> int:
+    """Open a directory by its name; VerbError, which names its `path`, for a link or a file."""
     try:
         return os.open(name, OPEN_FOLDER, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            shown = name.decode("utf-8", "replace")
-            raise VerbError("CC-COPY-003", f"{shown} is not a directory") from None
+            shown = path.decode("utf-8", "replace")
+            problem = "is a link" if link_target(name, parent) else "is not a directory"
+            raise VerbError("CC-COPY-003", f"{shown} {problem}") from None
         raise

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
+from ...sync.staging.content import compare_with_disk, remove_content
 from ...sync.staging.remembered_hashes import RememberedHashes
-from ...sync.staging.staged import compare_with_disk, read_records, remove_content
+from ...sync.staging.staged import read_records
 from ...sync.staging.target_lock import hold_target
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run(request: StagedRequest, stream: Stream) -> None:
         records = [
             record
             for record in read_records(workdir)
-            if (not paths or record["path"] in paths) and (not sources or record["source"] in sources)
+            if record["path"] in paths or record["source"] in sources or not paths | sources
         ]
         if request["do"] == "list":
             hashes = RememberedHashes(workdir, request["node"]) if request["verify"] else None

@@ -14,7 +14,7 @@ import select
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, ContextManager, List, Tuple
 
-from ....protocol.manifest import TreeEntry, decode_name
+from ....protocol.manifest import TreeEntry, decode_name, encode_name
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
 from ...state.workdir import open_workdir
@@ -56,17 +56,27 @@ def run(request: TakeRequest, stream: Stream) -> None:
                     private=request["private"],
                 )
             )
+            if staged is not None:
+                refuse_kept(root, destination)
             provider = opened.enter_context(providing(destination, rows, request["provide"]))
             if not fill_store(destination, rows, heartbeat, provider):
                 return
             destination.finish(rows)
             if staged is not None:
+                refuse_kept(root, destination)
                 write_record(workdir, path, staged, placed)
         heartbeat.send({"stored": True})
         heartbeat.send({"copied": destination.report})
         destination.remember()  # which waits until a change would be seen
         if provider is not None:
             provider.serve_until_hangup(stream)
+
+
+def refuse_kept(root: bytes, destination: Destination) -> None:
+    """Raise VerbError where a directory has the name of a file or link that is staged."""
+    for name in destination.report["kept"]:
+        shown = os.path.join(root, encode_name(name)).decode("utf-8", "replace")
+        raise VerbError("CC-COPY-003", f"{shown} is a directory")
 
 
 def wait_for_target(

@@ -210,3 +210,17 @@ def test_what_is_unchanged_is_not_read_again(tmp_path: Path) -> None:
     assert take(tmp_path, tmp_path)["copied"]["files"] == 1  # its ctime has changed
     assert take(tmp_path, tmp_path)["copied"]["unchanged"] == 2
     assert staged(tmp_path, verify=True)[0]["state"] == "whole"
+
+
+@pytest.mark.parametrize(("make", "problem"), [("mkdir", "is a directory"), ("symlink", "is a link")])
+def test_a_directory_or_link_in_the_place_of_something_is_refused(
+    tmp_path: Path, make: str, problem: str
+) -> None:
+    """Nothing is staged then, and nothing is recorded: the run would not find it."""
+    name = "model/blobs/one" if make == "mkdir" else "model/blobs"
+    place = tmp_path / name
+    place.parent.mkdir(parents=True)
+    (place.mkdir if make == "mkdir" else lambda: place.symlink_to(tmp_path))()
+    answer = take(tmp_path, tmp_path)
+    assert (answer["error"]["code"], answer["error"]["message"]) == ("CC-COPY-003", f"{place} {problem}")
+    assert staged(tmp_path) == []
