@@ -250,10 +250,11 @@ def launch(  # noqa: PLR0913 - the options of the verb
     ignore_checks: bool = False,
     output: TextIO | None = None,
 ) -> Run:
-    """Check the nodes, send the code and start a job file or a script; returns when the workers have started.
+    """Check the nodes, send the code and start a job file or a script.
 
-    `set` holds keys of the job, such as {"env.SEED": "1"}; `nodes` is that key: a count or a choice. `args` follow
-    those of the job. `wait`: until GPUs or nodes that another run holds are free. Progress is written to `output`.
+    Returns when the workers have started, on Slurm when the job is in its queue. `set` holds keys of the job, such as
+    {"env.SEED": "1"}; `nodes` is that key: a count or a choice. `args` follow those of the job. `wait`: until GPUs or
+    nodes that another run holds are free. Progress is written to `output`.
     """
     given = dict(set or {})
     if nodes is not None:

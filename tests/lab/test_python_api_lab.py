@@ -243,9 +243,10 @@ def test_a_notebook(cluster: Lab) -> None:
 
         def show(message: Mapping[str, Any]) -> None:
             content = message["content"]
+            begun = any("begun" in text for text in shown)
             shown.append(str(content.get("text") or content.get("evalue") or ""))
-            if "begun" in shown[-1]:
-                kernel.interrupt_kernel()
+            if "begun" in shown[-1] and not begun:
+                kernel.interrupt_kernel()  # once: a second one may end what the first one has begun
 
         client.execute_interactive(cell, timeout=HANG, output_hook=show)
         return "".join(shown)
@@ -264,4 +265,43 @@ def test_a_notebook(cluster: Lab) -> None:
     run.stop(grace=1)
 
     assert (json.loads(values), state) == ([0, 1], "RUNNING")
+    assert leftovers(cluster) == {}
+
+
+CELLS = (
+    """
+import json, clusterctl
+
+def where(more):
+    import os
+    return [int(os.environ["RANK"]), more]
+""",
+    "print(json.dumps(clusterctl.run(where, 4, {asked})))",
+    """
+run = clusterctl.launch({job!r}, inventory={inventory!r}, args=["--lr", 0.1])
+print(json.dumps([run.wait()["state"], [line["line"] for line in run.logs(stream="stdout")]]))
+""",
+)
+
+
+def test_a_notebook_file_is_executed(cluster: Lab, tmp_path: Path) -> None:
+    """By `jupyter nbconvert --execute`, where that is installed: a function of a cell, and a job file."""
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("nbconvert")
+    job = make_project(tmp_path / "job", "import sys; print(sys.argv[1:])", env=STUBBED, nodes=2)
+    asked = ", ".join(f"{key}={value!r}" for key, value in chosen(cluster).items())
+    texts = [cell.format(asked=asked, job=str(job), inventory=str(cluster.inventory)) for cell in CELLS]
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cells = [{**cell, "id": f"cell-{number}", "source": text} for number, text in enumerate(texts)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "train.ipynb").write_text(json.dumps(notebook))
+    words = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--stdout", "train.ipynb"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=4 * HANG)
+
+    assert done.returncode == 0, done.stderr
+    shown = [cell["outputs"] for cell in json.loads(done.stdout)["cells"]]
+    assert [[output["name"] for output in outputs] for outputs in shown] == [[], ["stdout"], ["stdout"]]
+    values, (state, lines) = (json.loads("".join(outputs[0]["text"])) for outputs in shown[1:])
+    assert (values, state, lines) == ([[0, 4], [1, 4]], "SUCCEEDED", ["['--lr', '0.1']"] * 2)
     assert leftovers(cluster) == {}

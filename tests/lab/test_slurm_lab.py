@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 
 import pytest
 from conftest import Bed
-from driving import Result, cctl, make_project, read_until, start_cctl
+from driving import STUBBED, Result, cctl, make_project, read_until, start_cctl
 from one_end import ask_all, find_differences
 from page_client import press, stream
 from variants import VARIANT
-from waiting import wait_until
+from waiting import HANG, wait_until
 
+import clusterctl
 from clusterctl.lab.labs import break_node, heal_node
 from clusterctl.lab.layout import DEFAULT_NICS, SLURM_INVENTORY
 
@@ -164,6 +166,24 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     assert (verdict["state"], verdict["cause"]["node"]) == ("LOST", "gpu03")
     assert find_differences(ask_all(slurm.run, run, None), "LOST", 1) == []
     wait_until(lambda: "train.py" not in slurm.bed.ssh("gpu02", "ps ax"), "the other nodes have stopped")
+
+
+@VARIANT
+def test_runs_and_functions_from_python(slurm: SlurmBed, tmp_path: Path) -> None:
+    """A job is submitted, followed, and its cause named; a function returns from each rank what it does there."""
+    job = make_project(tmp_path, SCRIPT, launcher="python", nodes=2)
+
+    run = clusterctl.launch(job, inventory=slurm.inventory, args=["fail"])
+    with pytest.raises(clusterctl.RunFailed, match="no such sample") as raised:
+        run.wait(10 * HANG, check=True)
+    keys = {"nodes": 2, "nproc_per_node": 1, "backend": "gloo", "env": STUBBED}
+    names = clusterctl.run(platform.node, inventory=slurm.inventory, **keys)  # type: ignore[arg-type]  # keys of a job
+
+    assert raised.value.cause == run.cause
+    assert run.cause is not None and (run.cause.node, run.cause.rank) == ("gpu02", 1)
+    assert sum('"host"' in line["line"] for line in run.logs(stream="stdout")) == 2
+    assert [node["state"] for node in run.status()["nodes"]][1] == "FAILED"
+    assert names == clusterctl.attach("node", inventory=slurm.inventory).results() == ["gpu01", "gpu02"]
 
 
 @VARIANT
