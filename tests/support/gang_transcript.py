@@ -199,9 +199,10 @@ class Agent(GangContext):
         """Write down that another attempt follows."""
         self.answer("pause", entry, seconds)
 
-    def start_next_attempt(self, roster: Any, time_left: float | None) -> None:
+    def start_next_attempt(self, roster: Any, time_left: float | None, resume: Any) -> None:
         """Begin it."""
-        self.answer("attempt", roster.attempt, roster.entries, time_left=time_left)
+        about = {} if resume is None else {"resume": resume.seal.name}
+        self.answer("attempt", roster.attempt, roster.entries, time_left=time_left, **about)
         self.begin_attempt()
 
     def on_go(self, address: str, port: int) -> None:

@@ -103,6 +103,10 @@ class Roster:
         """Find where a slot's agent listens; nowhere in a run that is never started again."""
         return [self.listen_addresses[slot]] if slot in self.listen_addresses else []
 
+    def find_address(self, slot: Slot) -> str:
+        """Find where a slot's agent can be reached; empty if it is not known."""
+        return self.address(slot) or self.listen_addresses.get(slot, ("", 0))[0]
+
     def mark_lost(self, slot: Slot, why: str) -> None:
         """Mark a slot as lost for good."""
         for entry in self.entries:

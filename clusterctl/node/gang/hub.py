@@ -15,7 +15,6 @@ have not come yet.
 from __future__ import annotations
 
 import time
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Dict, List, Optional, Set, Union
 
@@ -27,7 +26,7 @@ from ...protocol.reasons import CODE, FAILURE, NODE_LOST, TIME
 from ...protocol.states import LOST, STOPPED, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
-from .attempts import RestartReason, Roster, correct_clock, judge_record, lost_part
+from .attempts import RestartReason, correct_clock, judge_record, lost_part
 from .channel import SecureChannel
 from .limits import (
     FINAL_GRACE,
@@ -39,26 +38,16 @@ from .limits import (
     read_bounds,
     silence_limit,
     silent_beats,
+    time_to_restore,
 )
 from .membership import Clocks, Member
 from .node_check import SilentNodes, describe_loss
 from .role import Closed, GangState, Role, make_table
+from .round import Phase, Round
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd, StopRecord
-
-
-class Phase(Enum):
-    """How far the run is."""
-
-    JOINING = "before the first GO: the client leads"
-    STARTING = "a further attempt: its gates get ready, then rank 0 has GO and does not listen yet"
-    RUNNING = "all have GO"
-    STOPPING = "the attempt ends: some parts are still to come"
-    CLEARING = "all parts have come: what is left of the attempt goes, then the next one is decided on"
-    PAUSING = "between two attempts"
-    GATHERING = "the hub before was lost: those who are left come here"
-    OVER = "the record is sent"
+    from ...protocol.messages.checkpoints import KeeperOrder
+    from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd
 
 
 ATTEMPT = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
@@ -66,33 +55,6 @@ NOT_OVER = tuple(phase for phase in Phase if phase is not Phase.OVER)
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 PAUSE_AFTER_SILENCE = 3  # beats: who is cut off has ended its part 8 after that; the pause may begin after 5
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
-
-
-class Round:
-    """One attempt, as far as it was reported to the hub."""
-
-    def __init__(self, roster: Roster) -> None:
-        self.attempt = roster.attempt
-        self.expected = set(roster.node_ranks)  # whose parts make it up
-        self.parts: Dict[Slot, PartRecord] = {}
-        self.cleared: Dict[Slot, messages.Cleared] = {}
-        self.ready: Dict[Slot, messages.Ready] = {}
-        self.stop: Optional[StopRecord] = None  # what began its end
-        self.shortest_grace = float("inf")  # that the others were given
-        self.master_port: Optional[int] = None
-        self.go_sent = False  # to rank 0
-
-    @property
-    def ordered_parts(self) -> List[PartRecord]:
-        """Return the parts by node rank."""
-        return sorted(self.parts.values(), key=lambda part: part["node_rank"] or 0)
-
-    @property
-    def progress(self) -> Optional[bool]:
-        """Whether the attempt got on: what a lost node has done is not known, without a GO there is nothing."""
-        reports = [self.cleared[slot].progress if slot in self.cleared else None for slot in self.expected]
-        began = self.go_sent or self.attempt == 1
-        return True if True in reports else False if began and None not in reports else None
 
 
 class Hub(Role[Phase]):
@@ -119,6 +81,8 @@ class Hub(Role[Phase]):
         self._views: Dict[Slot, messages.RosterView] = {}  # of those who came to us as the next hub
         self._previous_hub: Optional[Slot] = None
         self._gathering_ends = float("inf")  # by the monotonic clock
+        self.checkpoints = state.checkpoints
+        self.checkpoints.lead(self._order_keeper)
 
     def report(self, message: Message, slot: Optional[Slot] = None) -> None:
         """Take a message of this node's own agent as that of a peer, which is named by its slot."""
@@ -226,6 +190,7 @@ class Hub(Role[Phase]):
 
     def _record_loss(self, slot: Slot, why: str) -> None:
         self.roster.mark_lost(slot, why)
+        self.checkpoints.on_lost(slot)
         if not self.policy.never:
             self.context.save_roster(self.roster.entries)
             self._send_all(messages.SlotLost(slot, why))
@@ -257,6 +222,7 @@ class Hub(Role[Phase]):
                 Closed("it did not come" if left is None else f"it disconnected before the start: {left}"),
             )
 
+        self.checkpoints.begin(self._present_slots)
         for slot, part in early_parts:  # a gate that broke while GO was on its way
             self._add_part(slot, part)
 
@@ -367,6 +333,7 @@ class Hub(Role[Phase]):
             self._finish(gave_up)
             return
         self._wait(CLEAR_LIMIT, "clear")
+        self.checkpoints.conclude(self._present_slots)
         self._decide_if_cleared()
 
     def _find_reason(self, parts: List[PartRecord]) -> RestartReason:
@@ -391,7 +358,9 @@ class Hub(Role[Phase]):
         self._decide_if_cleared()
 
     def _decide_if_cleared(self) -> None:
-        awaited = self._present_slots & self.round.expected - set(self.round.cleared)
+        present = self._present_slots
+        awaited = present & self.round.expected - set(self.round.cleared)
+        awaited |= self.checkpoints.awaited(present)
         if self.phase is Phase.CLEARING and not awaited:
             self._decide()
 
@@ -444,14 +413,15 @@ class Hub(Role[Phase]):
             return
         self.round = Round(self.roster)
         self._enter(Phase.STARTING)
-        self._send_all(messages.NextAttempt(self.context.time_left, self.roster.view()))
+        self.state.resume = self.checkpoints.choose(self._present_slots)
+        self._send_all(messages.NextAttempt(self.context.time_left, self.roster.view(), self.state.resume))
         self._wait(self._ready_limit, "ready_limit")
         self.state.begin()
 
     @property
     def _ready_limit(self) -> float:
         """The seconds that a new attempt has to get ready: its gates, and what the job has done before them."""
-        return READY_LIMIT + time_to_prepare(self.context.spec)
+        return READY_LIMIT + time_to_prepare(self.context.spec) + time_to_restore(self.state.resume)
 
     @property
     def _first_slot(self) -> Slot:
@@ -497,6 +467,7 @@ class Hub(Role[Phase]):
 
     def _send_go_to_others(self, port: int) -> None:
         self._enter(Phase.RUNNING)
+        self.checkpoints.begin(self._present_slots)
         self.round.master_port = port
         for slot in sorted(self.round.expected - {self._first_slot}):
             self._send_go_to(slot)
@@ -508,6 +479,21 @@ class Hub(Role[Phase]):
             self.context.on_go(address, port)
         elif slot in self.members:
             self.members[slot].channel.send(messages.render_message(messages.Go(address, port)))
+
+    # checkpoints
+
+    def _on_keeper_report(self, slot: Slot, message: messages.CheckpointReport) -> None:
+        self.checkpoints.on_report(slot, message.report, self._present_slots)
+        self._decide_if_cleared()
+
+    def _order_keeper(self, slot: Optional[Slot], order: KeeperOrder) -> None:
+        """Send an order to the keeper of a node, or of all."""
+        text = messages.render_message(messages.CheckpointOrder(order))
+        for receiver in self._present_slots if slot is None else {slot} & self._present_slots:
+            if receiver == self.slot:
+                self.context.order_keeper(order)
+            elif receiver in self.members:
+                self.members[receiver].channel.send(text)
 
     # after a hub that is lost
 
@@ -613,6 +599,9 @@ class Hub(Role[Phase]):
             messages.Ended: {_ended_early: (Phase.JOINING,), _ended: ATTEMPT},
             messages.Cleared: {
                 _clear: (Phase.RUNNING, Phase.STOPPING, Phase.CLEARING, Phase.PAUSING, Phase.GATHERING)
+            },
+            messages.CheckpointReport: {
+                _on_keeper_report: (Phase.RUNNING, Phase.STOPPING, Phase.CLEARING, Phase.PAUSING)
             },
             messages.Ready: {_ready: (Phase.STARTING,)},
             messages.Listening: {_listening: (Phase.STARTING,)},

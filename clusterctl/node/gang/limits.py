@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from ...protocol.frames import SILENCE_LIMIT
 from ...protocol.messages.gang import MAX_REASON, Bounds, StopOrder
 from ...protocol.reasons import FAILURE
 
 if TYPE_CHECKING:
+    from ...protocol.messages.checkpoints import Restore
     from ...protocol.messages.files import Spec
 
 
@@ -16,6 +17,7 @@ FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 BEATS_PER_LIMIT = 20  # beats within the limit
 SUSPECTED_AFTER = 4  # beats without an answer, after which a node must answer connections (see node_check.py)
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
+MIN_RESTORE_RATE = 1e7  # bytes a second that a checkpoint is restored with, even over a slow network
 FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
 MAX_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
@@ -43,6 +45,12 @@ def overdue_after(spec: Spec, grace: float) -> float:
     """Return the seconds after a stop in which every node's part has ended, or never will."""
     after = spec.get("after")
     return grace + (after["time_limit"] if after else 0.0) + float(spec.get("overdue_limit") or OVERDUE)
+
+
+def time_to_restore(resume: Optional[Restore]) -> float:
+    """Return the seconds that restoring a checkpoint may take."""
+    parts = resume.seal.parts if resume is not None and not resume.seal.shared else ()
+    return sum(part.bytes for part in parts) / MIN_RESTORE_RATE
 
 
 def read_bounds(spec: Spec) -> Bounds:

@@ -24,7 +24,17 @@ from .channel import SecureChannel
 from .limits import SUSPECTED_AFTER
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd, GangRecord, PartRecord, RestartsEnd, RosterEntry, Spec
+    from ...protocol.messages.checkpoints import KeeperOrder, KeeperReport, Restore
+    from ...protocol.messages.files import (
+        AttemptEnd,
+        CheckpointState,
+        GangRecord,
+        JournalFacts,
+        PartRecord,
+        RestartsEnd,
+        RosterEntry,
+        Spec,
+    )
     from ...protocol.messages.verbs import AnyEventFacts, EventFacts, EventName
     from .attempts import Roster
 
@@ -83,14 +93,27 @@ class GangContext:
     def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
         """Wait for another attempt, after the one of this entry."""
 
-    def start_next_attempt(self, roster: Roster, time_left: Optional[float]) -> None:
-        """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
+    def start_next_attempt(
+        self, roster: Roster, time_left: Optional[float], resume: Optional[Restore]
+    ) -> None:
+        """Begin the current attempt of the roster, with the rank that it gives this node, or none.
+
+        `resume`: the checkpoint that it goes on from, if there is one.
+        """
 
     def on_go(self, address: str, port: int) -> None:
         """Send GO to the attempt."""
 
     def conclude(self, end: RestartsEnd) -> None:
         """End the run: there will be no further attempt."""
+
+    # checkpoints, of a job that keeps them
+
+    def order_keeper(self, order: KeeperOrder) -> None:
+        """Send an order to this node's keeper."""
+
+    def save_checkpoints(self, states: List[CheckpointState], events: List[JournalFacts]) -> None:
+        """Record how far the checkpoints are, and what has become of some."""
 
 
 class Gang:
@@ -118,6 +141,9 @@ class Gang:
 
     def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """Report that nothing is left here of the attempt; `unfit`: why this node cannot take part in another."""
+
+    def on_keeper_report(self, report: KeeperReport) -> None:
+        """Report what this node's keeper has found or done."""
 
     def leave(self) -> None:
         """Take part no more; the others will notice."""

@@ -57,7 +57,13 @@ class Phase(Enum):
 
 SETTLED = (Phase.JOINED, Phase.IDLE, Phase.ENDED)  # there is a hub, and no rank of ours runs
 # in no run that is never started again
-OF_RESTARTS = (messages.SlotLost, messages.Pause, messages.NextAttempt, messages.Go)
+OF_RESTARTS = (
+    messages.SlotLost,
+    messages.Pause,
+    messages.NextAttempt,
+    messages.Go,
+    messages.CheckpointOrder,
+)
 
 CHECKED_AFTER = SUSPECTED_AFTER + 1  # beats: we may have counted just after the hub's last one
 HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has sent what follows
@@ -314,6 +320,9 @@ class Peer(Role[Phase]):
         self._rejoined(messages.Welcome())
         self._handle(message)
 
+    def _order_keeper(self, message: messages.CheckpointOrder) -> None:
+        self.state.checkpoints.on_order(message.order)
+
     def _refuse_next(self, message: messages.NextAttempt) -> None:
         """No hub begins an attempt before it has our part of the one before."""
         raise ChannelError(f"it began attempt {message.roster.attempt} after {self.roster.attempt}")
@@ -324,7 +333,7 @@ class Peer(Role[Phase]):
         self.roster.apply(message.roster)
         self._enter(Phase.RUNNING if self.roster.own_slot in self.roster.node_ranks else Phase.IDLE)
         self.context.loop.cancel("hub")
-        self.state.time_left = message.time_left
+        self.state.time_left, self.state.resume = message.time_left, message.resume
         self.state.begin()
 
     def _verdict(self, verdict: messages.Verdict) -> None:
@@ -405,6 +414,7 @@ class Peer(Role[Phase]):
                 _refuse_next: (Phase.RUNNING,),
                 _catch_up: (Phase.REJOINING,),
             },
+            messages.CheckpointOrder: {_order_keeper: (*SETTLED, Phase.RUNNING)},
             messages.Go: {_pass_go: (Phase.RUNNING,)},
             Closed: {
                 _lost_early: (Phase.CONNECTING, Phase.JOINED),

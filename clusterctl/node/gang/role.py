@@ -21,15 +21,17 @@ from typing import (
     Union,
 )
 
-from ...protocol.messages.gang import Cleared, Ended, Listening, Ready, StopOrder
+from ...protocol.messages.gang import CheckpointReport, Cleared, Ended, Listening, Ready, StopOrder
 from ...protocol.ranks import Slot
 from ...protocol.reasons import STOP, TIME
 from .attempts import NEVER, Roster, make_record, read_policy
 from .channel import Listener
+from .checkpoints import Checkpoints
 from .membership import Gang, GangContext
 from .node_check import NodeChecks
 
 if TYPE_CHECKING:
+    from ...protocol.messages.checkpoints import KeeperReport, Restore
     from ...protocol.messages.files import GangRecord, PartRecord, RestartsEnd, RosterEntry, Spec, StopRecord
     from ...protocol.messages.verbs import EventFacts, EventName
 
@@ -44,6 +46,7 @@ class GangState:
         self.elect = partial(elect, self)  # the hub, given by its slot, is lost, and our part has ended
         self.listener: Optional[Listener] = None
         self.checks = NodeChecks(context)
+        self.checkpoints = Checkpoints(context, self.roster)
         self.stop_order: Optional[StopOrder] = (
             None  # a person's, or the time limit's: no other attempt follows
         )
@@ -51,6 +54,7 @@ class GangState:
         self.cleared: Optional[Cleared] = None
         self.master_port: Optional[int] = None  # that this node holds for a later attempt, as its rank 0
         self.time_left: Optional[float] = None  # of the job, as the hub has sent it with an attempt
+        self.resume: Optional[Restore] = None  # what the attempt goes on from
         self.idle = bool(context.spec.get("spare"))
         self.last_seen: Dict[Slot, float] = {}  # the last sign of life of each hub before
         self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
@@ -69,7 +73,7 @@ class GangState:
         """Another attempt begins here; nothing of the one before counts any more."""
         self.part, self.cleared, self.master_port = None, None, None
         self.idle = self.roster.own_slot not in self.roster.node_ranks
-        self.context.start_next_attempt(self.roster, self.time_left)
+        self.context.start_next_attempt(self.roster, self.time_left, self.resume)
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -179,6 +183,10 @@ class Role(Gang, Generic[PhaseType]):
         """Report that nothing is left here of the attempt; `unfit`: why this node cannot take part in another."""
         self.state.cleared = Cleared(unfit, progress)
         self.report(self.state.cleared)
+
+    def on_keeper_report(self, report: KeeperReport) -> None:
+        """Report what this node's keeper has found or done."""
+        self.report(CheckpointReport(report))
 
     def _find_method(self, event: Event) -> Optional[Handler]:
         return self.table.get((self.phase, event))

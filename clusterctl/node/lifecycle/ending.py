@@ -244,6 +244,8 @@ def begin_end(run: Run) -> None:
     """Enter the phase in which the processes are ended, unless none is left."""
     if run.phase not in OVER:
         run.change(phase=Phase.ENDING)
+        if "checkpoints" in run.attempt.spec:
+            run.effects.pause_checkpoints()
 
 
 def abort_start(

@@ -16,6 +16,7 @@ from ...protocol.ranks import Rank
 if TYPE_CHECKING:
     from functools import partial
 
+    from ...protocol.messages.checkpoints import Restore
     from ...protocol.messages.files import (
         AloneRecord,
         AnyJournalFacts,
@@ -87,6 +88,7 @@ class AttemptState(NamedTuple):
     helper: str = ""  # `setup` or `before`, while it runs
     before_pending: bool = False
     before_started: bool = False
+    restoring: bool = False  # whether the files of the checkpoint are not in their place yet
     gate: Optional[str] = None  # the version of torch that the gate reported when it was ready
     held_port: Optional[int] = None  # the master port that is kept free until torchrun has it
     address: str = ""
@@ -283,6 +285,18 @@ class Effects(ABC):
     @abstractmethod
     def start_progress(self) -> None:
         """Record which output files are there before the attempt."""
+
+    @abstractmethod
+    def restore(self, resume: Restore) -> None:
+        """Put the files of a checkpoint in their place: on_restored."""
+
+    @abstractmethod
+    def watch_checkpoints(self) -> None:
+        """Watch for checkpoints of the attempt: what is there now is none."""
+
+    @abstractmethod
+    def pause_checkpoints(self) -> None:
+        """Take no file as complete any more: ranks may end while they write; give a restore up."""
 
     @abstractmethod
     def start_logs(self) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from ...protocol.exit_status import describe_end
-from ..gang.limits import READY_LIMIT
+from ..gang.limits import READY_LIMIT, time_to_restore
 from ..state.run_record import time_to_prepare
 from .ending import (
     abort_start,
@@ -21,10 +21,12 @@ from .ending import (
 from .run import AttemptState, Phase, Run, new_attempt
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import Spec, StartFailure, StateChange, TorchrunRecord
+    from ...protocol.messages.checkpoints import KeeperReport, Restore
+    from ...protocol.messages.files import JournalFacts, Spec, StartFailure, StateChange, TorchrunRecord
     from ...protocol.ranks import NodeRank
 
 
+NOT_RESTORED = "CC-SETUP-007"
 PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
 
 
@@ -52,6 +54,7 @@ def on_ports_opened(run: Run, *, has_environment: bool, port: Optional[int], loc
         run.change(announced=True)
         if locked:
             run.effects.set_state({"state": "WAITING", "reason": "spare"})
+        watch_checkpoints(run)
         report_setup(run)
         report(run, "started", {})
         return
@@ -124,8 +127,38 @@ def on_setup_made(run: Run) -> None:
         run.processes.start_gate()
 
 
+def on_restored(run: Run, report: KeeperReport) -> None:
+    """Go on with `before`, which may read the checkpoint; abandon the start if this node cannot have its files."""
+    if not run.attempt.restoring:
+        return
+    run.change(restoring=False)
+    if report.why:
+        reason = f"the checkpoint {report.name} cannot be restored: {report.why}"
+        abort_start(run, "setup_failed", reason, {"text": reason, "code": report.code or NOT_RESTORED})
+        return
+    seconds = round(report.seconds, 1)
+    facts: JournalFacts = {
+        "name": report.name,
+        "files": report.files,
+        "bytes": report.bytes,
+        "seconds": seconds,
+    }
+    run.effects.journal("resume", facts)
+    if run.attempt.announced and run.attempt.has_environment:
+        on_before_ordered(run)
+    report_ready(run)
+
+
+def watch_checkpoints(run: Run) -> None:
+    """Watch for checkpoints from now on, of a job that keeps them."""
+    if "checkpoints" in run.attempt.spec:
+        run.effects.watch_checkpoints()
+
+
 def on_before_ordered(run: Run) -> None:
     """Run the commands of `before`, once: the client has sent the code, or this is not the first attempt."""
+    if run.attempt.restoring:
+        return
     if not run.attempt.helper and run.attempt.before_pending:
         run.change(helper="before", before_started=True)
         run.effects.journal("before", {})
@@ -163,9 +196,10 @@ def on_gate_ready(run: Run, torch: str) -> None:
 def report_ready(run: Run) -> None:
     """Report it once when nothing more has to be waited for but GO."""
     torch = run.attempt.gate
-    if torch is None or run.attempt.before_pending:
+    if torch is None or run.attempt.before_pending or run.attempt.restoring:
         return
     run.change(phase=Phase.READY)
+    watch_checkpoints(run)
     run.effects.journal("ready", {"torch": torch})
     report(run, "ready", {"torch": torch})
     if run.attempt.port is not None:
@@ -348,15 +382,22 @@ def gate_failed(run: Run, text: str, *, in_environment: bool) -> None:
 
 
 def on_attempt_called(
-    run: Run, *, spec: Spec, node_rank: Optional[NodeRank], time_left: Optional[float]
+    run: Run,
+    *,
+    spec: Spec,
+    node_rank: Optional[NodeRank],
+    time_left: Optional[float],
+    resume: Optional[Restore] = None,
 ) -> None:
     """Begin another attempt, with the node rank that the gang gives, or none.
 
-    `time_left`: of the job's limit, where it has not been counted here.
+    `time_left`: of the job's limit, where it has not been counted here; `resume`: the checkpoint that it goes on from.
     """
     first, idle, effects = run.attempt.spec, node_rank is None, run.effects
     begun: StateChange = {"attempt": spec["attempt"], "node_rank": spec["node_rank"]}
     begun.update({"ranks": {}, "torchrun": None, "master": None})
+    if "checkpoints" in spec:
+        begun["resumed"] = spec["resume"]
     effects.journal("attempt", {"attempt": spec["attempt"], "node_rank": node_rank})
     effects.cancel_timer("go")  # a spare may be called in before the client's GO has come to it
     effects.set_state(begun, roster=True)
@@ -366,8 +407,12 @@ def on_attempt_called(
     effects.begin_attempt(spec)
     if idle:
         effects.set_state({"state": "WAITING", "reason": "spare"})
+        watch_checkpoints(run)
         return
     run.replace(part=None, leftovers=())
-    limit = 2 * (READY_LIMIT + time_to_prepare(first))
+    limit = 2 * (READY_LIMIT + time_to_prepare(first) + time_to_restore(resume))
     effects.start_timer("go", limit, partial(on_cancelled, reason="no GO arrived"))
+    if resume is not None:
+        run.change(restoring=True)
+        effects.restore(resume)
     on_prepared(run)

@@ -36,10 +36,12 @@ from .ranks.progress import OutputProgress
 from .spawn import Gate
 
 if TYPE_CHECKING:
+    from ...protocol.messages.checkpoints import KeeperReport, Restore
     from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
     from ...protocol.messages.verbs import AnyEventFacts, EventName, Order, Secrets
     from ..history.machine import HistoryRecorder
     from ..lifecycle.run import Event
+    from .keeper import Keeper
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
@@ -183,9 +185,27 @@ class Agent(Effects):
         self._prepared = True
         self._locks.on_order("lock")
         self._orders.token = token.encode("utf-8")
+        if self._spec.get("checkpoints"):
+            self._orders.keeper = self._make_keeper(self._orders.token)
         self._orders.gang = make_gang(self._orders)
         self.processes = self._make_attempt(secrets, token)
         self._events.post(partial(starting.on_prepared))
+
+    def _make_keeper(self, token: bytes) -> Keeper:
+        """Make what talks to the keeper, whose code a run without checkpoints does not load."""
+        from .keeper import Keeper
+
+        spared = self._warm.spared
+        return Keeper(self._loop, self._rundir, self._spec, token, spared, self._on_keeper_report)
+
+    def _on_keeper_report(self, report: KeeperReport) -> None:
+        """Take what the keeper of this node reports."""
+        if report.event == "restored":
+            self.processes.post(partial(starting.on_restored, report=report))
+        elif report.event == "note":
+            self.journal("checkpoint", {"name": report.name, "code": report.code, "note": report.why})
+        else:
+            self.gang.on_keeper_report(report)
 
     def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
@@ -201,6 +221,8 @@ class Agent(Effects):
             self._stop("agent")
         for pid, status in reap():
             self._warm.on_child_exit(pid)
+            if self._orders.keeper is not None:
+                self._orders.keeper.on_child_exit(pid)
             for event, ended_by in self.processes.on_child_exit(pid, status):
                 self.processes.post(event, ended_by=ended_by)
 
@@ -286,6 +308,23 @@ class Agent(Effects):
         self._progress = OutputProgress(self._loop, str(self._spec["output_dir"]), pattern)
         self._progress.begin()
 
+    def restore(self, resume: Restore) -> None:
+        """Put the files of a checkpoint in their place."""
+        spec = self._run.attempt.spec
+        if self._orders.keeper is not None:
+            self._orders.keeper.restore(resume, spec["attempt"], spec["node_rank"])
+
+    def watch_checkpoints(self) -> None:
+        """Watch for checkpoints of the attempt."""
+        attempt = self._run.attempt
+        if self._orders.keeper is not None:
+            self._orders.keeper.begin(attempt.number, -1 if attempt.idle else attempt.spec["node_rank"])
+
+    def pause_checkpoints(self) -> None:
+        """Take no file as complete any more."""
+        if self._orders.keeper is not None:
+            self._orders.keeper.pause()
+
     def start_logs(self) -> None:
         """Read from now on how the logs grow."""
         self._log_recorder.start()
@@ -333,6 +372,8 @@ class Agent(Effects):
 
     def leave(self) -> None:
         """End the loop once the last words are written."""
+        if self._orders.keeper is not None:
+            self._orders.keeper.stop()
         if not self._record.state["gang_done"]:
             self._record.set({"gang_done": True})
             self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)

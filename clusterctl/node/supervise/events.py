@@ -22,9 +22,19 @@ from ..runtime.stream import Stream
 from ..state.run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd, GangRecord, RestartsEnd, RosterEntry, Spec
+    from ...protocol.messages.checkpoints import KeeperOrder, Restore
+    from ...protocol.messages.files import (
+        AttemptEnd,
+        CheckpointState,
+        GangRecord,
+        JournalFacts,
+        RestartsEnd,
+        RosterEntry,
+        Spec,
+    )
     from ...protocol.messages.verbs import AnyEventFacts, EventName
     from ..lifecycle.run import Event, Processes
+    from .keeper import Keeper
 
 
 SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
@@ -139,6 +149,7 @@ class GangOrders(GangContext):
     def __init__(self, loop: Loop, spec: Spec, record: Record, events: Events) -> None:
         super().__init__(loop, spec, b"")
         self._record, self._events = record, events
+        self.keeper: Optional[Keeper] = None  # of a job that keeps checkpoints
 
     def report(self, event: EventName, facts: AnyEventFacts) -> None:
         """Send an event to the client."""
@@ -195,14 +206,19 @@ class GangOrders(GangContext):
             partial(on_paused, entry=entry, seconds=seconds, text=text, attempts=attempts, ranks=ranks)
         )
 
-    def start_next_attempt(self, roster: Roster, time_left: Optional[float]) -> None:
+    def start_next_attempt(
+        self, roster: Roster, time_left: Optional[float], resume: Optional[Restore]
+    ) -> None:
         """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
         node_rank = roster.node_ranks.get(roster.own_slot)
         shown_rank = roster.own_slot if node_rank is None else node_rank
         spec: Spec = {**self.spec, "attempt": roster.attempt, "node_rank": NodeRank(shown_rank)}
         if "ray" in spec:
             spec["ray"] = {**spec["ray"], "names": roster.names_by_address()}
-        self._events.post(partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=time_left))
+        if "checkpoints" in spec:
+            spec["resume"] = resume.seal.name if resume is not None else ""
+        called = partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=time_left)
+        self._events.post(called if resume is None else partial(called, resume=resume))
 
     def on_go(self, address: str, port: int) -> None:
         """Send GO to the attempt; the gang cannot know yet of a gate that has just ended."""
@@ -212,3 +228,16 @@ class GangOrders(GangContext):
         """End the run; one that is never started again has recorded its end by itself."""
         if self.spec.get("restart"):
             self._events.post(partial(on_concluded, end=end))
+
+    # checkpoints
+
+    def order_keeper(self, order: KeeperOrder) -> None:
+        """Send an order to this node's keeper."""
+        if self.keeper is not None:
+            self.keeper.send(order)
+
+    def save_checkpoints(self, states: List[CheckpointState], events: List[JournalFacts]) -> None:
+        """Record how far the checkpoints are, and what has become of some."""
+        for facts in events:
+            self._record.add_event("checkpoint", facts)
+        self._record.set({"checkpoints": states})

@@ -82,7 +82,8 @@ class SpareGate:
     def pop(self, spec: Spec) -> Optional[Gate]:
         """Return the gate, for the attempt of this spec; None if there is none that lives or could be used."""
         gate, self._gate = self._gate, None
-        self.spared.clear()
+        if gate is not None:
+            self.spared.discard(gate.identity.pid)
         if gate is not None and "start" in spec and spec["module"] == TORCHRUN and is_waiting(gate):
             return gate
         if gate is not None:
@@ -99,7 +100,7 @@ class SpareGate:
         if self._gate is not None and pid == self._gate.identity.pid:
             close_gate(self._gate)
             self._gate = None
-            self.spared.clear()
+            self.spared.discard(pid)
 
     def stay(self, spec: Spec) -> None:
         """Record until when the node waits for the next run, with `keep_warm`; the guardian starts what waits."""

@@ -50,8 +50,16 @@ def make_paths(rundir: str, spec: Spec) -> AttemptPaths:
     values["stage_dir"] = WorkdirPaths(RunPaths(rundir).workdir).stage
     values["node_rank"] = str(spec["node_rank"])
     values["environment"] = str(spec.get("environment") or "")
+    values["resume"] = ""
+    if spec.get("resume"):
+        values["resume"] = os.path.join(find_checkpoints(spec, values), spec["resume"])
     torchrun_log = os.path.join(rundir, run_paths.torchrun_log(spec["attempt"]))
     return AttemptPaths(rundir, attempt, torchrun_log, output, values)
+
+
+def find_checkpoints(spec: Spec, values: Mapping[str, str]) -> str:
+    """Return the directory that the checkpoints of a job are in."""
+    return os.path.dirname(render_template(spec["checkpoints"]["path"], values))
 
 
 def render_template(template: SentTemplate, values: Mapping[str, str]) -> str:
@@ -94,6 +102,8 @@ def plan_environment(
         CLUSTERCTL_OUTPUT_DIR=paths.output,
         TORCHELASTIC_ERROR_FILE=os.path.join(paths.attempt, ERROR_FILE),
     )
+    if "checkpoints" in spec:
+        env["CLUSTERCTL_RESUME"] = paths.values["resume"]
     if spec.get("diagnose") is not False or spec.get("debug"):
         env[diagnosed_rank.VARIABLE] = RunPaths(paths.rundir).diagnosis(spec["attempt"])
     return env, {key: template for key, template in spec["env"].items() if key not in renderable}

@@ -120,7 +120,7 @@ class KeeperOrder(Record):
               a restore that goes on is given up
     conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`, with the same `serial`;
               it may come again for the same attempt, after a seal or from the next hub
-    restore   restore, node_rank: put the generation in its place
+    restore   restore, node_rank, serial: put the generation in its place
     """
 
     do: str = word(ORDERS, "")
@@ -146,7 +146,7 @@ class KeeperReport(Record):
     part       attempt, name, identity, part; without a part: it sees the files of the node that saw them first
     held       attempt, name, node_rank: that part is here, or why not
     kept       held, port, serial: what is here of sealed generations, checked now
-    restored   name, path, files, bytes, seconds (agent only)
+    restored   name, path, files, bytes, seconds, serial: that of its `restore` (agent only)
     note       name, code, why: for the journal and the report; a checkpoint was skipped, a disk is full (agent only)
     """
 

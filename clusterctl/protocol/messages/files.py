@@ -74,12 +74,15 @@ class CheckpointsSpec(TypedDict):
     needs: Literal["all", "own"]  # which files a node needs to go on: all, or those of its node rank
 
 
+GenerationState = Literal["collecting", "copying", "safe", "lost", "skipped"]
+
+
 class CheckpointState(TypedDict):
     """How far one generation is; in state.json of the hub and, once it is safe, of every node, the newest last."""
 
     name: str
     attempt: int
-    state: Literal["collecting", "copying", "safe", "lost", "skipped"]
+    state: GenerationState
     nodes: int  # whose parts are known
     of: int
     copies: int  # of the part with the fewest
@@ -206,6 +209,7 @@ class SpecPart(TypedDict, total=False):
     restart: RestartSpec
     checkpoints: CheckpointsSpec
     min_nodes: int  # with so many the run goes on where no spare is left
+    resume: str  # set by the agent for a later attempt: the name of the checkpoint that it goes on from
     start: StartSpec
     ray: RaySpec
     mpi: MpiSpec
@@ -605,6 +609,8 @@ JournalEvent = Literal[
     "attempt_ended",
     "pausing",
     "attempt",
+    "checkpoint",
+    "resume",
     "guardian_lost",
     "agent_failed",
     "agent_lost",
@@ -649,6 +655,13 @@ class JournalFacts(StartFailure, total=False):
     seconds: float
     attempt: int
     node_rank: NodeRank | None
+    name: str  # of a checkpoint; the following are about it
+    nodes: int
+    of: int
+    copies: int
+    files: int
+    bytes: int
+    note: str
     ended: list[EndedProcess]
     left: list[LeftProcess]
 

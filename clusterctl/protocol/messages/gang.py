@@ -22,8 +22,10 @@ from ..ranks import NodeRank, Slot
 from ..reasons import CODE, STOP, STOP_KINDS
 from ..states import FAILED, FAILED_SETUP, LOST, STOPPED, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import MAX_TIME, MalformedError, Untrusted
+from . import record as records
 
 if TYPE_CHECKING:
+    from .checkpoints import KeeperOrder, KeeperReport, Restore
     from .files import (
         AloneRecord,
         AttemptEnd,
@@ -236,10 +238,11 @@ class Pause(NamedTuple):
 
 
 class NextAttempt(NamedTuple):
-    """The next attempt begins."""
+    """The next attempt begins, from a checkpoint that the nodes have, or from none."""
 
     time_left: float | None
     roster: RosterView
+    resume: Restore | None = None
 
 
 class Go(NamedTuple):
@@ -247,6 +250,18 @@ class Go(NamedTuple):
 
     address: str
     port: int
+
+
+class CheckpointReport(NamedTuple):
+    """What the keeper of a node has found or done; see messages/checkpoints.py."""
+
+    report: KeeperReport
+
+
+class CheckpointOrder(NamedTuple):
+    """What the keeper of a node is to do."""
+
+    order: KeeperOrder
 
 
 Message = Any  # one of the above
@@ -348,6 +363,30 @@ def _ending(message: Untrusted, key: str, _: Bounds) -> RestartsEnd:
     return _read_end(message.record(key))
 
 
+def _keeper_report(message: Untrusted, key: str, _: Bounds) -> KeeperReport:
+    from .checkpoints import KeeperReport  # noqa: PLC0415, RUF100 - most runs keep no checkpoints
+
+    report = records.read(KeeperReport, message.record(key))
+    return required(report if report is not None and report.event else None, "report")
+
+
+def _keeper_order(message: Untrusted, key: str, _: Bounds) -> KeeperOrder:
+    from .checkpoints import KeeperOrder  # noqa: PLC0415, RUF100 - see above
+
+    order = records.read(KeeperOrder, message.record(key))
+    return required(order if order is not None and order.do else None, "order")
+
+
+def _resume(message: Untrusted, key: str, _: Bounds) -> Restore | None:
+    """Return what the attempt goes on from; from scratch, as most do, the message leaves it out."""
+    if key not in message:
+        return None
+    from .checkpoints import Restore  # noqa: PLC0415, RUF100 - see above
+
+    resume = records.read(Restore, message.record(key))
+    return required(resume if resume is not None and resume.seal.name else None, "checkpoint")
+
+
 # the messages
 
 Reader = Callable[[Untrusted, str, Bounds], Any]
@@ -377,6 +416,7 @@ TO_HUB: dict[str, Form] = {
     "clear": _form(Cleared, unfit=_reason, progress=_choice),
     "ready": _form(Ready, attempt=_attempt, port=_port_or_none, address=_address),
     "listening": _form(Listening, attempt=_attempt, port=_port),
+    "checkpoint": _form(CheckpointReport, report=_keeper_report),
 }
 TO_PEER: dict[str, Form] = {
     **_BOTH_WAYS,
@@ -387,8 +427,9 @@ TO_PEER: dict[str, Form] = {
     # of a run that may be started again
     "lost": _form(SlotLost, slot=_slot, why=_reason),
     "pause": _form(Pause, entry=_entry, seconds=_seconds, roster=_roster),
-    "next_attempt": _form(NextAttempt, time_left=_time_left, roster=_roster),
+    "next_attempt": _form(NextAttempt, time_left=_time_left, roster=_roster, resume=_resume),
     "go": _form(Go, master_addr=_address, master_port=_port),
+    "keep": _form(CheckpointOrder, order=_keeper_order),
 }
 _KINDS = {form.type: (kind, form) for forms in (TO_HUB, TO_PEER) for kind, form in forms.items()}
 
@@ -399,13 +440,15 @@ def render_message(message: Message, attempt: int | None = None) -> str:
     fields = {
         key: value
         for (key, _), value in zip(form.readers, message)
-        if key != "attempt" and (value or key != "quiet")  # most beats have none
+        if key != "attempt" and (value or key not in ("quiet", "resume"))  # most have none
     }
     if isinstance(message, Verdict) and message.end is None:
         del fields["end"]
     for key, value in fields.items():
         if isinstance(value, RosterView):
             fields[key] = {"attempt": value.attempt, "entries": value.entries, "history": value.history}
+        elif isinstance(value, records.Record):
+            fields[key] = records.to_json(value)
     return json.dumps({"kind": kind, **({} if attempt is None else {"attempt": attempt}), **fields})
 
 

@@ -17,6 +17,16 @@ from clusterctl.node.gang.membership import Member
 from clusterctl.node.runtime.connections import ChannelError
 from clusterctl.node.supervise import evidence
 from clusterctl.protocol.messages import gang as messages
+from clusterctl.protocol.messages.checkpoints import (
+    Address,
+    Held,
+    KeeperOrder,
+    KeeperReport,
+    Part,
+    PartSources,
+    Restore,
+    Seal,
+)
 from clusterctl.protocol.messages.gang import (
     MAX_RECORD,
     TO_HUB,
@@ -25,6 +35,8 @@ from clusterctl.protocol.messages.gang import (
     BeatReply,
     Bounds,
     CheckNode,
+    CheckpointOrder,
+    CheckpointReport,
     Cleared,
     Ended,
     Failed,
@@ -44,7 +56,8 @@ from clusterctl.protocol.messages.gang import (
     read_message,
     render_message,
 )
-from clusterctl.protocol.ranks import Slot
+from clusterctl.protocol.messages.record import to_json
+from clusterctl.protocol.ranks import NodeRank, Slot
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 
 pytestmark = pytest.mark.unit
@@ -86,6 +99,12 @@ RECORD = {
 END = {"gave_up": "max", "state": "", "reason": ""}
 STOP = {"reason": "stopped", "grace": 30.0, "occasion": "stop"}
 TOLD = RosterView(2, ROSTER, [ENTRY])
+PARTS = tuple(Part(node_rank=NodeRank(rank), manifest="a" * 64, size=80, files=3, bytes=9) for rank in (0, 1))
+SEAL = Seal(name="step-300", attempt=2, number=3, nodes=2, parts=PARTS)
+SOURCES = (Address(address="10.0.0.2", port=40000),)
+RESTORE = Restore(seal=SEAL, parts=(PartSources(node_rank=NodeRank(1), sources=SOURCES),))
+ORDER = KeeperOrder(do="take", attempt=2, name="step-300", part=PARTS[1], sources=SOURCES)
+REPORT = KeeperReport(event="kept", held=(Held(seal=SEAL, parts=(NodeRank(0),)),), port=40000, serial=7)
 WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "beat", "at": 5.0, "time": 6.0}, BeatReply(5.0, 6.0)),
     ("hub", {"kind": "beat", "at": 5.0, "time": 6.0, "quiet": 7.5}, BeatReply(5.0, 6.0, 7.5)),
@@ -99,6 +118,7 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "ready", "attempt": 2, "port": None, "address": "10.0.0.1"}, Ready(2, None, "10.0.0.1")),
     ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "fe80::1"}, Ready(2, 7, "fe80::1")),
     ("hub", {"kind": "listening", "attempt": 2, "port": 65535}, Listening(2, 65535)),
+    ("hub", {"kind": "checkpoint", "report": to_json(REPORT)}, CheckpointReport(REPORT)),
     ("hub", {"kind": "ack"}, Ack()),
     ("hub", {"kind": "node_checked", "slot": 2, "answers": False}, NodeChecked(Slot(2), answers=False)),
     ("peer", {"kind": "welcome"}, Welcome()),
@@ -111,6 +131,12 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 1.5, "roster": COURSE}, Pause(ENTRY, 1.5, TOLD)),
     ("peer", {"kind": "next_attempt", "time_left": None, "roster": COURSE}, NextAttempt(None, TOLD)),
     ("peer", {"kind": "next_attempt", "time_left": 60, "roster": COURSE}, NextAttempt(60.0, TOLD)),
+    (
+        "peer",
+        {"kind": "next_attempt", "time_left": 60, "roster": COURSE, "resume": to_json(RESTORE)},
+        NextAttempt(60.0, TOLD, RESTORE),
+    ),
+    ("peer", {"kind": "keep", "order": to_json(ORDER)}, CheckpointOrder(ORDER)),
     ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 1}, Go("10.0.0.1", 1)),
 ]
 
@@ -195,6 +221,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 31.0, "roster": COURSE}, "pause"),
     ("peer", {"kind": "pause", "entry": {}, "seconds": 1.0, "roster": COURSE}, "pause"),
     ("peer", {"kind": "next_attempt", "time_left": -1, "roster": COURSE}, "next_attempt"),
+    ("peer", {"kind": "next_attempt", "time_left": 1, "roster": COURSE, "resume": []}, "next_attempt"),
+    ("peer", {"kind": "keep", "order": "take"}, "keep"),
+    ("hub", {"kind": "checkpoint"}, "checkpoint"),
     ("peer", {"kind": "go", "master_addr": "", "master_port": 1}, "go"),
     ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 10**5}, "go"),
     ("peer", {"kind": "ended", "part": PART}, "of no known kind"),
@@ -354,7 +383,7 @@ def test_spoiled_messages_are_read_in_bounds_or_refused() -> None:
             continue
         good += 1
         check(value)
-        assert len(json.dumps(value)) < MAX_MESSAGE
+        assert len(json.dumps(to_json(value))) < MAX_MESSAGE
     assert 300 < good < 5500
 
 

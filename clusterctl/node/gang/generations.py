@@ -1,0 +1,467 @@
+"""Which checkpoints the nodes of a run have, as the hub knows it, and what follows: orders to keepers, and the choice.
+
+A generation goes this way; `messages/checkpoints.py` has the words. Nothing here sends, waits or reads a file.
+
+| from | to | when |
+|---|---|---|
+| | collecting | a node has seen it; one that comes meanwhile waits, and takes the place of one that waits already |
+| collecting | copying | all node ranks have reported their parts: it is sealed, and the next of the ring take them |
+| collecting | skipped | a node could not read its part, there are no files, or the attempt ended |
+| collecting, copying | safe | every part has its copies, or all nodes see the same files |
+| copying, safe | lost | no node that is left has one of the parts |
+
+Only what is sealed is ever restored, the newest first, by the number of its seal. A hub that came later knows the seals
+that the nodes report: what its own node has, or two others, counts.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ...protocol.messages.checkpoints import (
+    MAX_SEALS,
+    MAX_SOURCES,
+    Address,
+    Held,
+    KeeperOrder,
+    KeeperReport,
+    Part,
+    PartSources,
+    Restore,
+    Seal,
+)
+from ...protocol.ranks import NodeRank, Slot
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import CheckpointState, GenerationState, JournalFacts
+
+Key = Tuple[str, int]  # name and attempt
+
+NO_FILES = "it has no files"
+ATTEMPT_ENDED = "the attempt ended before every node had read its part"
+REPLACED = "a newer one came while another was being copied"
+SAME_FILES = "all nodes see the same files, nothing is copied"
+NOTHING_LEFT = "no checkpoint is left"
+HEX = frozenset("0123456789abcdef")
+
+
+def is_component(name: str) -> bool:
+    """Whether a name is one component of a path."""
+    return bool(name) and name not in (".", "..") and not {"/", "\0", "\n"} & set(name)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a SHA-256 in hex."""
+    return len(text) == 64 and set(text) <= HEX
+
+
+def is_sound(seal: Seal) -> bool:
+    """Whether a hub could have made a seal: a name, and one part for each node rank."""
+    ranks = [part.node_rank for part in seal.parts]
+    manifests = (is_digest(part.manifest) for part in seal.parts if part.files)
+    return is_component(seal.name) and ranks == list(range(seal.nodes)) and all(manifests)
+
+
+class Generation:
+    """One checkpoint on all nodes of its attempt."""
+
+    def __init__(self, name: str, attempt: int, nodes: int, identity: str = "", first: int = 0) -> None:
+        self.key: Key = (name, attempt)
+        self.nodes = nodes
+        self.identity, self.first = identity, NodeRank(first)  # of the files where it was seen first
+        self.parts: Dict[NodeRank, Part] = {}
+        self.sharing: Set[NodeRank] = set()  # that see the files of the first one
+        self.seal: Optional[Seal] = None
+        self.sealed_at = 0.0
+        self.holders: Dict[NodeRank, Set[Slot]] = {}
+        self.taking: Set[Tuple[NodeRank, Slot]] = set()
+        self.refused: Set[Tuple[NodeRank, Slot]] = set()
+        self.is_tracked = (
+            False  # whether it is known who has the parts: on a peer, and a hub that came later, it is not
+        )
+        self.promised = 0  # copies that a hub has reported to a peer
+        self.state: GenerationState = "collecting"
+        self.note = ""
+
+    @property
+    def is_known_whole(self) -> bool:
+        """Whether every node rank has answered; where all see the same files, the first one need not have."""
+        ranks = set(map(NodeRank, range(self.nodes)))
+        return self.is_shared or ranks == set(self.parts) | self.sharing
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all nodes see the same files."""
+        return self.nodes > 1 and len(self.sharing) == self.nodes - 1
+
+    @property
+    def filled_parts(self) -> List[Part]:
+        """Return the parts that have files; of a seal whose files all nodes see, any part."""
+        parts = self.seal.parts if self.seal is not None else ()
+        return [part for part in parts if part.files or (self.seal is not None and self.seal.shared)]
+
+    @property
+    def copies(self) -> int:
+        """Count the copies of the part that has the fewest."""
+        if not self.is_tracked:
+            return self.promised
+        return min((len(self.holders.get(part.node_rank, ())) for part in self.filled_parts), default=0)
+
+    def can_be_restored(self, present: Set[Slot]) -> bool:
+        """Whether these nodes have all of it."""
+        found = [bool(self.holders.get(part.node_rank, set()) & present) for part in self.filled_parts]
+        shared = self.seal is not None and self.seal.shared
+        return any(found) if shared else bool(found) and all(found)
+
+    def set_holder(self, slot: Slot, ranks: Iterable[NodeRank]) -> None:
+        """Take which parts a node has now."""
+        self.is_tracked = True
+        held = set(ranks)
+        for part in self.filled_parts:
+            holders = self.holders.setdefault(part.node_rank, set())
+            (holders.add if part.node_rank in held else holders.discard)(slot)
+
+    def describe(self) -> CheckpointState:
+        """Render for state.json."""
+        parts = self.seal.parts if self.seal is not None else tuple(self.parts.values())
+        return {
+            "name": self.key[0],
+            "attempt": self.key[1],
+            "state": self.state,
+            "nodes": self.nodes if self.seal is not None else len(set(self.parts) | self.sharing),
+            "of": self.nodes,
+            "copies": self.copies,
+            "files": sum(part.files for part in parts),
+            "bytes": sum(part.bytes for part in parts),
+            "time": self.sealed_at,
+            "shared": self.seal is not None and self.seal.shared,
+            "note": self.note,
+        }
+
+
+class Ledger:
+    """The generations of a run; what is to be sent collects in `orders`, what people should know in `events`."""
+
+    def __init__(self, copies: int, keep: int) -> None:
+        self._copies, self._keep = copies, keep  # copies: 0 for every node
+        self.orders: List[Tuple[Optional[Slot], KeeperOrder]] = []  # None: to all
+        self.events: List[JournalFacts] = []
+        self.seals = 0  # the number of the newest one that was made here or is known
+        self._attempt = 0
+        self._node_ranks: Mapping[Slot, NodeRank] = {}
+        self._ring: Sequence[Slot] = ()
+        self._generations: Dict[Key, Generation] = {}
+        self._current: Optional[Generation] = None
+        self._waiting: Optional[Generation] = None
+        self._addresses: Dict[Slot, Address] = {}
+        self._kept: Dict[Slot, Tuple[Held, ...]] = {}
+        self._has_noted_shared = False
+
+    @property
+    def states(self) -> List[CheckpointState]:
+        """Describe the newest generations, the newest last."""
+        return [generation.describe() for generation in list(self._generations.values())[-MAX_SEALS:]]
+
+    @property
+    def _sealed(self) -> List[Generation]:
+        """Return what is sealed, the newest first."""
+        sealed = [(one.seal.number, one) for one in self._generations.values() if one.seal is not None]
+        return [one for _, one in sorted(sealed, key=lambda entry: entry[0], reverse=True)]
+
+    def set_address(self, slot: Slot, address: str, port: int) -> None:
+        """Take where a node gives its parts."""
+        if address and port:
+            self._addresses[slot] = Address(address=address, port=port)
+
+    # an attempt
+
+    def begin(self, attempt: int, node_ranks: Mapping[Slot, NodeRank], idle: Iterable[Slot]) -> None:
+        """Begin an attempt of these nodes; the others that are here may take copies too."""
+        for unfinished in (self._current, self._waiting):
+            if unfinished is not None and unfinished.state == "collecting":
+                self._skip(unfinished, ATTEMPT_ENDED)
+        self._current = self._waiting = None
+        self._attempt, self._node_ranks = attempt, dict(node_ranks)
+        self._ring = [*sorted(node_ranks, key=node_ranks.__getitem__), *sorted(idle)]
+        self._kept.clear()
+        newest = next((one for one in self._sealed if one.state in ("copying", "safe")), None)
+        if newest is not None:  # a lost node has taken copies with it
+            newest.refused.clear()
+            self._copy(newest)
+
+    def on_order(self, order: KeeperOrder) -> None:
+        """Take what another node, which is the hub, has its keepers do."""
+        key = (order.name, order.attempt)
+        if order.do == "seal" and order.seal is not None and is_sound(order.seal):
+            self._add_sealed(order.seal)
+        elif order.do == "safe" and key in self._generations:
+            generation = self._generations[key]
+            generation.promised = 0 if order.lost else self._copies or generation.nodes
+            generation.state = "lost" if order.lost else "safe"
+            self._forget_old()
+
+    def _add_sealed(self, seal: Seal) -> None:
+        """Add a generation that another node has sealed."""
+        generation = Generation(seal.name, seal.attempt, seal.nodes)
+        generation.seal, generation.sealed_at, generation.state = seal, time.time(), "copying"
+        self._add(generation)
+        self.seals = max(self.seals, seal.number)
+
+    def on_report(self, slot: Slot, report: KeeperReport) -> None:
+        """Take what a node reports while an attempt runs or ends."""
+        handlers = {
+            "marked": self._on_marked,
+            "part": self._on_part,
+            "held": self._on_held,
+            "kept": self._on_kept,
+        }
+        handler = handlers.get(report.event)
+        if handler is not None:
+            handler(slot, report)
+
+    def _on_marked(self, slot: Slot, report: KeeperReport) -> None:
+        key = (report.name, report.attempt)
+        rank = self._node_ranks.get(slot)
+        if rank is None or report.attempt != self._attempt or not is_component(report.name):
+            return
+        if key in self._generations or (self._waiting is not None and self._waiting.key == key):
+            return
+        found = Generation(*key, len(self._node_ranks), report.identity, rank)
+        if self._current is None:
+            self._collect(found)
+            return
+        if self._waiting is not None:
+            self._add(self._waiting)
+            self._skip(self._waiting, REPLACED)
+        self._waiting = found
+
+    def _add(self, generation: Generation) -> None:
+        self._generations[generation.key] = generation
+        while len(self._generations) > 2 * MAX_SEALS:
+            del self._generations[next(iter(self._generations))]
+
+    def _collect(self, generation: Generation) -> None:
+        self._current = generation
+        self._add(generation)
+        name, attempt = generation.key
+        order = KeeperOrder(
+            do="collect",
+            attempt=attempt,
+            name=name,
+            identity=generation.identity,
+            node_rank=generation.first,
+        )
+        self.orders += [(slot, order) for slot in self._node_ranks]
+
+    def _finish_current(self) -> None:
+        following, self._current, self._waiting = self._waiting, None, None
+        if following is not None:
+            self._collect(following)
+
+    def _skip(self, generation: Generation, note: str) -> None:
+        generation.state, generation.note = "skipped", note
+        self._journal(generation)
+
+    def _on_part(self, slot: Slot, report: KeeperReport) -> None:
+        current, rank = self._current, self._node_ranks.get(slot)
+        if current is None or rank is None or current.key != (report.name, report.attempt) or current.seal:
+            return
+        part = report.part
+        if report.why or (part is not None and part.files and not is_digest(part.manifest)):
+            self._skip(current, report.why or "a node has sent no valid part of it")
+            self._finish_current()
+            return
+        if part is not None:
+            current.parts[rank] = part.replace(node_rank=rank)
+            current.holders[rank] = {slot}
+            current.is_tracked = True
+        elif report.identity == current.identity and rank != current.first:
+            current.sharing.add(rank)
+        if current.is_known_whole:
+            self._seal(current)
+
+    def _seal(self, generation: Generation) -> None:
+        ranks = map(NodeRank, range(generation.nodes))
+        parts = tuple(generation.parts.get(rank) or Part(node_rank=rank) for rank in ranks)
+        shared = generation.is_shared
+        if not shared and not any(part.files for part in parts):
+            self._skip(generation, NO_FILES)
+            self._finish_current()
+            return
+        self.seals += 1
+        name, attempt = generation.key
+        generation.seal = Seal(
+            name=name,
+            attempt=attempt,
+            number=self.seals,
+            nodes=generation.nodes,
+            parts=parts,
+            shared=shared,
+        )
+        generation.sealed_at, generation.state = time.time(), "copying"
+        self.orders.append((None, KeeperOrder(do="seal", attempt=attempt, name=name, seal=generation.seal)))
+        if shared:
+            generation.holders = {rank: {slot} for slot, rank in self._node_ranks.items()}
+            generation.is_tracked = True
+            generation.note = "" if self._has_noted_shared else SAME_FILES
+            self._has_noted_shared = True
+            self._secure(generation)
+        else:
+            self._copy(generation)
+
+    # copies
+
+    def _copy(self, generation: Generation) -> None:
+        """Ask for the copies that a sealed generation lacks; it is safe when it lacks none."""
+        if generation.seal is None or generation.seal.shared:
+            return
+        wanted = min(self._copies or len(self._ring), len(self._ring))
+        missing = False
+        for part in generation.filled_parts:
+            holders = generation.holders.setdefault(part.node_rank, set())
+            receivers = {slot for rank, slot in generation.taking if rank == part.node_rank}
+            for slot in self._receivers(generation, part.node_rank):
+                if len(holders | receivers) < wanted and slot not in holders | receivers:
+                    receivers.add(slot)
+                    self._order_copy(generation, part, slot)
+            missing = missing or len(holders) < wanted
+        if not missing and generation.state == "copying":
+            self._secure(generation)
+        elif missing and not generation.taking and generation is self._current:
+            self._journal(generation)  # no node is left that could take one
+            self._finish_current()
+
+    def _receivers(self, generation: Generation, rank: NodeRank) -> List[Slot]:
+        """Return the ring from the node behind the one that wrote a part on."""
+        ring = list(self._ring)
+        owner = next((slot for slot, its_rank in self._node_ranks.items() if its_rank == rank), None)
+        start = ring.index(owner) + 1 if owner in ring else 0
+        return [slot for slot in ring[start:] + ring[:start] if (rank, slot) not in generation.refused]
+
+    def _order_copy(self, generation: Generation, part: Part, slot: Slot) -> None:
+        generation.taking.add((part.node_rank, slot))
+        name, attempt = generation.key
+        sources = self._sources(generation.holders[part.node_rank], slot)
+        order = KeeperOrder(do="take", attempt=attempt, name=name, part=part, sources=sources)
+        self.orders.append((slot, order))
+
+    def _sources(self, holders: Set[Slot], first: Slot) -> Tuple[Address, ...]:
+        """Return where a part is; different nodes begin with different sources."""
+        known = [slot for slot in sorted(holders) if slot in self._addresses]
+        start = first % len(known) if known else 0
+        return tuple(self._addresses[slot] for slot in known[start:] + known[:start])[:MAX_SOURCES]
+
+    def _on_held(self, slot: Slot, report: KeeperReport) -> None:
+        generation = self._generations.get((report.name, report.attempt))
+        asked = (NodeRank(report.node_rank), slot)
+        if generation is None or asked not in generation.taking:
+            return
+        generation.taking.discard(asked)
+        if report.why:
+            generation.refused.add(asked)
+            generation.note = report.why
+        else:
+            generation.holders.setdefault(asked[0], set()).add(slot)
+        self._copy(generation)
+
+    def _secure(self, generation: Generation) -> None:
+        """Report that a generation has its copies."""
+        name, attempt = generation.key
+        generation.state = "safe"
+        self.orders.append((None, KeeperOrder(do="safe", attempt=attempt, name=name)))
+        self._journal(generation)
+        self._forget_old()
+        if generation is self._current:
+            self._finish_current()
+
+    def _forget_old(self) -> None:
+        """Forget what is older than the generations that the job keeps."""
+        safe = [place for place, one in enumerate(self._sealed) if one.state == "safe"]
+        for old in self._sealed[safe[self._keep - 1] + 1 :] if len(safe) > self._keep else ():
+            del self._generations[old.key]
+
+    # nodes that are lost, and what is left
+
+    def on_lost(self, slot: Slot) -> None:
+        """A node is gone with all that it had: journal which generation that costs, and which one is left."""
+        self._ring = [other for other in self._ring if other != slot]
+        self._kept.pop(slot, None)
+        for generation in self._sealed:
+            generation.taking = {(rank, receiver) for rank, receiver in generation.taking if receiver != slot}
+            if generation.is_tracked:
+                generation.set_holder(slot, ())
+        self._find_lost([one for one in self._sealed if one.is_tracked], self._holders)
+        if self._current is not None and self._current.state == "copying":
+            self._copy(self._current)
+
+    @property
+    def _holders(self) -> Set[Slot]:
+        return {slot for one in self._sealed for slots in one.holders.values() for slot in slots}
+
+    def _find_lost(self, among: Sequence[Generation], present: Set[Slot]) -> None:
+        """Journal the generations, of these, of which these nodes lack a part."""
+        lost = [one for one in among if one.state != "lost" and not one.can_be_restored(present)]
+        left = next((one for one in among if one.can_be_restored(present)), None)
+        for generation in lost:
+            generation.state = "lost"
+            generation.note = f"{left.key[0]} is left" if left is not None else NOTHING_LEFT
+            name, attempt = generation.key
+            self.orders.append((None, KeeperOrder(do="safe", attempt=attempt, name=name, lost=True)))
+            self._journal(generation)
+            if generation is self._current:
+                self._finish_current()
+
+    def _on_kept(self, slot: Slot, report: KeeperReport) -> None:
+        self._kept[slot] = report.held
+
+    def choose(self, present: Set[Slot], own: Slot) -> Optional[Restore]:
+        """Choose the newest generation that these nodes have whole; None: from scratch."""
+        self._adopt(present, own)
+        self._find_lost(self._sealed, present)
+        for generation in self._sealed:
+            seal = generation.seal
+            if seal is not None and generation.can_be_restored(present):
+                parts = [
+                    PartSources(
+                        node_rank=part.node_rank,
+                        sources=self._sources(
+                            generation.holders[part.node_rank] & present, Slot(part.node_rank)
+                        ),
+                    )
+                    for part in generation.filled_parts
+                    if not seal.shared
+                ]
+                return Restore(seal=seal, parts=tuple(parts))
+        return None
+
+    def _adopt(self, present: Set[Slot], own: Slot) -> None:
+        """Take what the nodes have reported to have: of seals that are not known here two reports count, or our own."""
+        found: Dict[Seal, Dict[Slot, Sequence[NodeRank]]] = {}
+        for slot in sorted(present & set(self._kept)):
+            for held in self._kept[slot]:
+                if is_sound(held.seal):
+                    found.setdefault(held.seal, {})[slot] = held.parts
+        for seal, reports in sorted(found.items(), key=lambda entry: entry[0].number):
+            key = (seal.name, seal.attempt)
+            if key not in self._generations and (own in reports or len(reports) > 1):
+                self._add_sealed(seal)
+        for generation in self._sealed:
+            generation.is_tracked = True
+            for slot in present & set(self._kept):
+                if generation.seal is not None:
+                    generation.set_holder(slot, found.get(generation.seal, {}).get(slot, ()))
+
+    def _journal(self, generation: Generation) -> None:
+        about = generation.describe()
+        self.events.append(
+            {
+                "name": about["name"],
+                "state": about["state"],
+                "nodes": about["nodes"],
+                "of": about["of"],
+                "copies": about["copies"],
+                "bytes": about["bytes"],
+                "note": about["note"],
+            }
+        )

@@ -1,0 +1,205 @@
+"""The agent's end of the keeper, the process that keeps checkpoints beside the ranks; the orders and reports between.
+
+A keeper that has ended in the middle of an attempt costs the checkpoints of that attempt, not the run: what it was
+asked is answered here. The next attempt has a new one, which finds on the disk what the one before has kept.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Set, Tuple
+
+from ...protocol.messages.checkpoints import (
+    MAX_LINE,
+    KeeperOrder,
+    KeeperReport,
+    KeeperSettings,
+    Restore,
+)
+from ...protocol.messages.record import Record, read, to_json
+from ...protocol.run_paths import RunPaths
+from ...protocol.untrusted import parse_object
+from ..runtime.children import start_child
+from ..runtime.connections import LineSocket
+from ..runtime.processes import interpreter_options
+from .spawn import make_paths, render_template
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Spec
+    from ...protocol.ranks import NodeRank
+    from ..runtime.event_loop import Loop
+
+Question = Tuple[str, str, int, int]  # that an order asks, and a report answers
+
+
+MAX_STARTS = 4
+FRESH = ("begin", "conclude", "restore")  # orders for which an ended keeper is started again
+ANSWERS = {"collect": "part", "take": "held", "conclude": "kept", "restore": "restored"}
+ENDED = "the process that keeps checkpoints has ended"
+
+
+class Keeper:
+    """Starts the keeper of a node when it is needed, and talks to it; `on_report` takes what it reports."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        rundir: str,
+        spec: Spec,
+        token: bytes,
+        spared: Set[int],
+        on_report: Callable[[KeeperReport], None],
+    ) -> None:
+        """`spared`: the pids that must not be signalled when an attempt ends."""
+        self._loop, self._rundir, self._spec = loop, rundir, spec
+        self._token = hmac.new(token, b"checkpoints", sha256).hexdigest()
+        self._spared, self._on_report = spared, on_report
+        self._socket: Optional[LineSocket] = None
+        self._pid: Optional[int] = None
+        self._port = 0
+        self._starts = 0
+        self._open: Dict[Question, KeeperOrder] = {}  # what it has not answered
+
+    # orders
+
+    def begin(self, attempt: int, node_rank: int) -> None:
+        """Watch for the checkpoints of an attempt; a spare has no node rank, but -1."""
+        self.send(KeeperOrder(do="begin", attempt=attempt, node_rank=node_rank))
+
+    def pause(self) -> None:
+        """Take nothing as complete any more."""
+        self.send(KeeperOrder(do="pause"))
+
+    def restore(self, resume: Restore, attempt: int, node_rank: NodeRank) -> None:
+        """Put a checkpoint in its place, for an attempt."""
+        order = KeeperOrder(do="restore", attempt=resume.seal.attempt, name=resume.seal.name)
+        self.send(order.replace(restore=resume, node_rank=node_rank, serial=attempt))
+
+    def send(self, order: KeeperOrder) -> None:
+        """Send an order; where no keeper runs, and this begins nothing new, it is answered here."""
+        if self._socket is None and order.do in FRESH:
+            self._start()
+        question = find_question(ANSWERS.get(order.do, ""), order)
+        if question is not None:
+            self._open[question] = order
+        if self._socket is None:
+            self._answer_all()
+        else:
+            self._send(order)
+
+    def _send(self, record: Record) -> None:
+        if self._socket is not None:
+            self._socket.send(json.dumps(to_json(record)).encode("ascii") + b"\n")
+
+    # the process
+
+    def _start(self) -> None:
+        if self._starts == MAX_STARTS:
+            return
+        self._starts += 1
+        ours, its = socket.socketpair()
+        argv = [
+            sys.executable,
+            *interpreter_options(),
+            sys.argv[0],
+            "keeper",
+            self._rundir,
+            str(its.fileno()),
+        ]
+        log = RunPaths(self._rundir).agent_log
+        self._pid = start_child(argv, None, (log, log), kept=[its.fileno()], is_bound=True)
+        self._spared.add(self._pid)
+        its.close()
+        self._port = 0
+        self._socket = LineSocket(self._loop, ours, self._on_line, self._on_close)
+        self._socket.trust(self._on_line, self._on_close, MAX_LINE)
+        self._send(self._make_settings())
+
+    def _make_settings(self) -> KeeperSettings:
+        spec, wanted = self._spec, self._spec["checkpoints"]
+        return KeeperSettings(
+            path=render_template(wanted["path"], make_paths(self._rundir, spec).values),
+            complete=wanted["complete"],
+            keep=wanted["keep"],
+            rate=wanted["rate"],
+            needs=wanted["needs"],
+            node=spec["node"],
+            address=str(spec.get("address") or spec["master_addr"]),
+            ports=tuple(spec.get("ports") or ()),
+            token=self._token,
+        )
+
+    def on_child_exit(self, pid: int) -> None:
+        """Take the end of a child."""
+        if pid == self._pid:
+            self._spared.discard(pid)
+            self._pid = None
+
+    def stop(self) -> None:
+        """End it: nothing of the run follows. What it has on the disk is whole at any moment."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._pid = None
+
+    # reports
+
+    def _on_line(self, line: bytes) -> None:
+        report = read(KeeperReport, parse_object(line, MAX_LINE))
+        if report is None or not report.event:
+            return
+        if report.event == "listening":
+            self._port = report.port
+            return
+        question = find_question(report.event, report)
+        if question is not None and self._open.pop(question, None) is None:
+            return
+        self._on_report(report.replace(port=self._port))
+
+    def _on_close(self, why: str) -> None:
+        """Answer what is open; the end of the process itself is seen as that of any child."""
+        self._socket = None
+        if self._pid is not None:  # it may have closed its end only
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        self._on_report(KeeperReport(event="note", why=f"{ENDED}: {why}"))
+        self._answer_all()
+
+    def _answer_all(self) -> None:
+        orders = list(self._open.values())
+        self._open.clear()
+        for order in orders:
+            report = KeeperReport(
+                event=ANSWERS[order.do],
+                attempt=order.attempt,
+                name=order.name,
+                node_rank=part_rank(order),
+                serial=order.serial,
+                why=ENDED,
+            )
+            self._on_report(report)
+
+
+def part_rank(order: KeeperOrder) -> int:
+    """Return the node rank whose part an order is about."""
+    return order.node_rank if order.part is None else order.part.node_rank
+
+
+def find_question(answer: str, record: KeeperOrder | KeeperReport) -> Optional[Question]:
+    """Return what an order asks or a report answers; None if it is neither."""
+    if answer == "part":
+        return answer, record.name, record.attempt, 0
+    if answer == "held":
+        rank = part_rank(record) if isinstance(record, KeeperOrder) else record.node_rank
+        return answer, record.name, record.attempt, rank
+    return (answer, "", 0, record.serial) if answer in ("kept", "restored") else None
