@@ -125,10 +125,12 @@ class LaunchBase(ABC):
     def _stage(self, cluster: Cluster, addresses: Mapping[str, TransferAddress] | None = None) -> None:
         """Copy what the job stages, before any node is locked for the run."""
         if self._staging is not None:
+            from clusterctl.cli.actions.files.stage import describe_interrupt
             from clusterctl.console.staging import render_summary
 
             self._phases.start("stage")
-            self._staging.run(cluster, self._phases, addresses=addresses)
+            with INTERRUPTS.leaving(partial(self._announce_cancelled, describe_interrupt())):
+                self._staging.run(cluster, self._phases, addresses=addresses)
             self._phases.finish("stage", *render_summary(self._staging.staged))
 
     def _announce_cancelled(self, text: str) -> None:

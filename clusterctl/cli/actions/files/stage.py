@@ -22,7 +22,7 @@ from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import HashProgress, Phases
 from clusterctl.console.staging import Staged, report_staged, staged_to_json
 from clusterctl.errors import ClusterctlError
-from clusterctl.interrupts import INTERRUPTS
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.documents import StagePreview
 from clusterctl.plans.sync.listed_files import FileSource
@@ -214,13 +214,19 @@ def _named(index: int, key: str = "") -> Iterator[None]:
         raise
 
 
+def describe_interrupt() -> str:
+    """Return what is left of a transfer that was interrupted."""
+    return tr("interrupted; what has arrived is kept: the same command continues")
+
+
 def stage_job(job: Job, inventory: Inventory, nodes: Sequence[Node], options: StageOptions) -> int:
     """Stage what a job names, without starting it; gives the exit code of the verb."""
     staging = Staging(job, inventory, nodes)
     phases = Phases([node.name for node in staging.nodes])
     with open_cluster() as cluster:
         cluster.open_early(staging.nodes)  # questions come before the live progress
-        with phases.display_phase("stage", cluster.steps):
+        leave = partial(announce_interrupted, "" if options.dry_run else describe_interrupt())
+        with INTERRUPTS.leaving(leave), phases.display_phase("stage", cluster.steps):
             staging.run(cluster, phases, dry_run=options.dry_run, to_the_end=True)
     if options.as_json:
         write_document(staged_to_json(staging.staged, staging.errors, dry_run=options.dry_run))
