@@ -209,6 +209,8 @@ def _named(index: int, key: str = "") -> Iterator[None]:
         yield
     except ClusterctlError as error:
         subject = f"stage[{index}].{key}" if key else f"stage[{index}]"
+        if error.code == "CC-SYNC-005":
+            error.fix = tr("make it readable; `stage` copies everything in a directory")
         if not error.message.startswith("stage["):
             error.message = tr("{subject}: {text}", subject=subject, text=error.message)
         raise

@@ -36,6 +36,16 @@ def check_room(root: bytes, rows: List[TreeEntry], needed: int, probe: str) -> N
         try_to_write(probe, shown, needed)
 
 
+def make_folder(path: bytes) -> None:
+    """Make a directory with those above it; VerbError where this account may not."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except PermissionError:
+        while not os.path.isdir(path):
+            path = os.path.dirname(path)
+        refuse_access(path)
+
+
 def existing_folders(root: bytes, rows: Iterable[TreeEntry]) -> List[bytes]:
     """Return the directories in which files, or the directories that they need, are made."""
     found = {}  # type: dict[bytes, None]

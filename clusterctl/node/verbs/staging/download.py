@@ -32,7 +32,7 @@ from ...sync.remote.hubs import MAX_FILES, MAX_SIZE, RemoteFile, Source, open_so
 from ...sync.remote.placement import Placement
 from ...sync.staging.folders import open_parent
 from ...sync.staging.remembered_hashes import RememberedHashes, staged_folder
-from ...sync.staging.room import check_room
+from ...sync.staging.room import check_room, make_folder
 from ...sync.staging.staged import name_target, write_record
 from ...sync.transfer import providing
 from ..files import ListedFile, send_rows, serve_files
@@ -138,7 +138,7 @@ class Download:
             self._announce(commit, placement, "", None)
             return
         root = os.path.realpath(os.path.join(find_target(self._request), os.fsencode(placement.root)))
-        os.makedirs(root, exist_ok=True)
+        make_folder(root)
         with self._locked(root, placement):
             hashes = RememberedHashes(self._workdir, self._request["node"])
             downloader = Downloader(root, self._http, hashes, self._heartbeat.step)

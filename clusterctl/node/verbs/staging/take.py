@@ -21,6 +21,7 @@ from ...state.workdir import open_workdir
 from ...sync.files_by_hash import Destination
 from ...sync.paths import resolve_path
 from ...sync.staging.remembered_hashes import RememberedHashes
+from ...sync.staging.room import make_folder
 from ...sync.staging.staged import name_target, write_record
 from ...sync.staging.target_lock import hold_target
 from ...sync.transfer import providing
@@ -106,7 +107,7 @@ def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[
     if os.path.lexists(path) and (is_folder or [row.path for row in rows] != [name]):
         raise VerbError("CC-COPY-003", f"{text} is not a directory")
     if is_folder:
-        os.makedirs(path, exist_ok=True)
+        make_folder(path)
         return path, rows
     parent, new_name = os.path.split(path)
     if not os.path.isdir(parent):

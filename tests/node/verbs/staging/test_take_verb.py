@@ -165,12 +165,14 @@ def test_no_room(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize("closed", ["model", "model/blobs"])
-def test_a_directory_that_cannot_be_written(tmp_path: Path, closed: str) -> None:
+@pytest.mark.parametrize(
+    ("closed", "target"), [("model", ""), ("model/blobs", ""), ("model", "model/new/folder")]
+)
+def test_a_directory_that_cannot_be_written(tmp_path: Path, closed: str, target: str) -> None:
     """As one that root has made from a container: whose it is, before anything has come."""
     (tmp_path / "model/blobs").mkdir(parents=True)
     (tmp_path / closed).chmod(0o500)
-    answer = take(tmp_path, tmp_path, as_user=os.geteuid() == 0)
+    answer = take(tmp_path, tmp_path / target, as_user=os.geteuid() == 0)
     assert answer["error"]["code"] == "CC-COPY-005"
     uid = os.geteuid()
     assert answer["error"]["message"] == (
