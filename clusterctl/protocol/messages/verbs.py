@@ -108,6 +108,12 @@ class Workdir(TypedDict):
     workdir: str
 
 
+class IdleRequest(Workdir):
+    """What the process loads while it waits: the module of the verb that comes next, below `node.verbs`."""
+
+    module: str
+
+
 class OfNode(Workdir):
     """A request about one node's part of a work directory that may be shared."""
 
@@ -712,7 +718,7 @@ class PlainNodeFrame(TypedDict, total=False):
 
 
 Request = Union[
-    Workdir,
+    IdleRequest,
     ConnectRequest,
     ShellRequest,
     ProbeRequest,
