@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from memory_keepers import MemoryKeeper
 from memory_network import MemorySocket, Network, SteppedLoop
 
 from clusterctl.node.gang import channel, failover
@@ -37,11 +38,12 @@ CASES = Path(__file__).parents[1] / "node" / "gang" / "cases"
 LINE = re.compile(rb"\d+ [0-9a-f]{64} ([.+]) (.*)")
 OBJECT = re.compile(r"\{[^{}]*\}")  # the innermost of a message
 LONG = 40  # characters of a text that is not repeated
-STOP_TIME, CLEAR_TIME, READY_TIME, LISTEN_TIME, EXIT_TIME = (
+STOP_TIME, CLEAR_TIME, READY_TIME, LISTEN_TIME, KEEPER_TIME, EXIT_TIME = (
     0.2,
     0.3,
     0.7,
     0.1,
+    0.05,
     0.01,
 )  # seconds of the model agent
 
@@ -78,6 +80,8 @@ class Agent(GangContext):
         self.stop_kind = ""
         self._began: float | None = None
         self.held: set[str] = set()  # what it does not do by itself
+        self.keeper = MemoryKeeper(slot, world.keepers, self.on_keeper_report)
+        self._keeper_work = 0
 
     def answer(self, name: str, *arguments: Any, **facts: Any) -> None:
         """Write down what the gang wants."""
@@ -109,6 +113,30 @@ class Agent(GangContext):
         self.answer("leave")
         self.loop.after(EXIT_TIME, "agent exit", lambda: self.world.do_kill(str(self.slot)))
 
+    def order_keeper(self, order: Any) -> None:
+        """Let the keeper answer after a while."""
+        self.answer("keep", order.do, order.name)
+        self._keeper_work += 1
+        name = f"keeper {self._keeper_work}"
+        self.loop.after(KEEPER_TIME, name, lambda: self.keeper.on_order(order))
+
+    def on_keeper_report(self, report: Any) -> None:
+        """Pass it on, as long as the agent lives."""
+        if not self.dead:
+            self.gang.on_keeper_report(report)
+
+    def save_checkpoints(self, states: Any, events: Any) -> None:
+        """Show how far they are, and what has become of some."""
+        shown = [f"{state['name']} {state['state']} {state['copies']}" for state in states]
+        self.answer("checkpoints", shown)
+        for event in events:
+            self.answer("checkpoint", event["name"], event["state"], event["note"])
+
+    def begin_keeping(self) -> None:
+        """Count checkpoints from now on."""
+        rank = -1 if self.node_rank is None else self.node_rank
+        self.keeper.attempt, self.keeper.rank = self.attempt, rank
+
     def later(self, name: str, seconds: float, action: Any) -> None:
         """Do something by itself, unless the script holds it."""
         if name not in self.held:
@@ -122,6 +150,7 @@ class Agent(GangContext):
     def go(self) -> None:
         """GO."""
         self.started = True
+        self.begin_keeping()
         self._began = self.world.network.read_clock()
         self.gang.on_go()
 
@@ -160,6 +189,7 @@ class Agent(GangContext):
         self.idle, self.started, self.stopped_at = self.node_rank is None, self.node_rank is None, None
         self.stop_kind = ""
         self.ended, self.attempt = False, self.roster.attempt
+        self.begin_keeping()
         if not self.idle:
             self.later("ready", READY_TIME, self.ready)
 
@@ -232,6 +262,7 @@ class World:
         self._pieces: dict[int, str] = {}
         self.nodes, self.spares = int(settings.get("nodes", 2)), int(settings.get("spares", 0))
         self.agents: list[Agent] = []
+        self.keepers: dict[int, MemoryKeeper] = {}
 
     def play(self, script: list[str]) -> list[str]:
         """Play a script; gives the answers."""
@@ -285,6 +316,8 @@ class World:
                 float(self.settings.get("warm", 1)),
             )
             spec.update(slot=slot, slots=count, spare=slot >= self.nodes, roster=roster, restart=restart)
+            if "copies" in self.settings:
+                spec["checkpoints"] = {"copies": int(self.settings["copies"]), "keep": 2}
             spec.update(attempt=1, module=self.settings.get("module", "torch.distributed.run"))
         return cast("Spec", spec)  # what a gang reads of it
 
@@ -439,11 +472,31 @@ class World:
         """The agent can take part no more."""
         self._on(slot).gang.leave()
 
+    def do_save(self, text: str) -> None:
+        """All ranks write a checkpoint, and a node sees it: NAME SLOT."""
+        name, slot = text.split()
+        for agent in self.agents:
+            if not agent.dead and not agent.idle:
+                agent.keeper.write(name)
+        self._on(slot).keeper.mark(name)
+
+    def do_freeze_keeper(self, slot: str) -> None:
+        """Let a keeper answer nothing any more."""
+        self.agents[int(slot)].keeper.silent = {"take", "collect", "conclude"}
+
+    def do_thaw_keeper(self, slot: str) -> None:
+        """Let it answer all that it was asked."""
+        keeper = self._on(slot).keeper
+        keeper.silent, orders = set(), keeper.orders[:]
+        for order in orders:
+            keeper.on_order(order)
+
     def do_kill(self, slots: str) -> None:
         """Kill agents: their connections end."""
         for slot in slots.split():
             agent = self._on(slot)
             agent.frozen = agent.dead = True
+            self.keepers.pop(agent.slot, None)
             for sock in list(self.network.sockets.values()):
                 if sock.host == agent.loop.host:
                     sock.close()

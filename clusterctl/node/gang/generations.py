@@ -186,6 +186,8 @@ class Ledger:
         self._ring = [*sorted(node_ranks, key=node_ranks.__getitem__), *sorted(idle)]
         self._kept.clear()
         newest = next((one for one in self._sealed if one.state in ("copying", "safe")), None)
+        for generation in self._sealed:
+            generation.taking.clear()
         if newest is not None:  # a lost node has taken copies with it
             newest.refused.clear()
             self._copy(newest)
@@ -422,6 +424,7 @@ class Ledger:
         for generation in self._sealed:
             seal = generation.seal
             if seal is not None and generation.can_be_restored(present):
+                generation.state = "copying" if generation.state == "lost" else generation.state
                 parts = [
                     PartSources(
                         node_rank=part.node_rank,

@@ -89,6 +89,9 @@ class AttemptState(NamedTuple):
     before_pending: bool = False
     before_started: bool = False
     restoring: bool = False  # whether the files of the checkpoint are not in their place yet
+    unwatched: bool = (
+        False  # whether checkpoints of the attempt could still be missed, of a job that keeps them
+    )
     gate: Optional[str] = None  # the version of torch that the gate reported when it was ready
     held_port: Optional[int] = None  # the master port that is kept free until torchrun has it
     address: str = ""
@@ -148,7 +151,8 @@ def new_attempt(spec: Spec, *, idle: bool, is_first: bool = True) -> AttemptStat
     phase = Phase.PREPARING if not idle else Phase.IDLE if is_first else Phase.SPARE
     pending, address = bool(spec.get("before")), str(spec["master_addr"])
     started = phase is Phase.SPARE
-    return AttemptState(spec, phase, is_first, idle, started, before_pending=pending, address=address)
+    attempt = AttemptState(spec, phase, is_first, idle, started, before_pending=pending, address=address)
+    return attempt._replace(unwatched="checkpoints" in spec)
 
 
 class Processes(ABC):
@@ -292,7 +296,7 @@ class Effects(ABC):
 
     @abstractmethod
     def watch_checkpoints(self) -> None:
-        """Watch for checkpoints of the attempt: what is there now is none."""
+        """Watch for checkpoints of the attempt, of which what is there now is none: on_watched."""
 
     @abstractmethod
     def pause_checkpoints(self) -> None:

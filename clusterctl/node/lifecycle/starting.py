@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 
 NOT_RESTORED = "CC-SETUP-007"
+WATCH_LIMIT = (
+    10.0  # seconds in which the directory of the checkpoints must have been read; a start waits no longer
+)
 PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
 
 
@@ -54,7 +57,8 @@ def on_ports_opened(run: Run, *, has_environment: bool, port: Optional[int], loc
         run.change(announced=True)
         if locked:
             run.effects.set_state({"state": "WAITING", "reason": "spare"})
-        watch_checkpoints(run)
+        if run.attempt.unwatched:
+            run.effects.watch_checkpoints()
         report_setup(run)
         report(run, "started", {})
         return
@@ -149,12 +153,6 @@ def on_restored(run: Run, report: KeeperReport) -> None:
     report_ready(run)
 
 
-def watch_checkpoints(run: Run) -> None:
-    """Watch for checkpoints from now on, of a job that keeps them."""
-    if "checkpoints" in run.attempt.spec:
-        run.effects.watch_checkpoints()
-
-
 def on_before_ordered(run: Run) -> None:
     """Run the commands of `before`, once: the client has sent the code, or this is not the first attempt."""
     if run.attempt.restoring:
@@ -198,12 +196,23 @@ def report_ready(run: Run) -> None:
     torch = run.attempt.gate
     if torch is None or run.attempt.before_pending or run.attempt.restoring:
         return
+    if run.attempt.unwatched:
+        run.effects.start_timer("watch", WATCH_LIMIT, partial(on_watched, attempt=run.attempt.number))
+        run.effects.watch_checkpoints()
+        return
     run.change(phase=Phase.READY)
-    watch_checkpoints(run)
     run.effects.journal("ready", {"torch": torch})
     report(run, "ready", {"torch": torch})
     if run.attempt.port is not None:
         start_torchrun(run)
+
+
+def on_watched(run: Run, attempt: int) -> None:
+    """Report that this node is ready: what the ranks of the attempt write from now on is seen."""
+    if run.attempt.unwatched and run.attempt.number == attempt:
+        run.change(unwatched=False)
+        run.effects.cancel_timer("watch")
+        report_ready(run)
 
 
 def on_client_go(run: Run, port: int) -> None:
@@ -407,7 +416,8 @@ def on_attempt_called(
     effects.begin_attempt(spec)
     if idle:
         effects.set_state({"state": "WAITING", "reason": "spare"})
-        watch_checkpoints(run)
+        if run.attempt.unwatched:
+            effects.watch_checkpoints()
         return
     run.replace(part=None, leftovers=())
     limit = 2 * (READY_LIMIT + time_to_prepare(first) + time_to_restore(resume))

@@ -42,6 +42,7 @@ PHASES: Dict[Callable[..., Any], Tuple[Phase, ...]] = {
     starting.on_setup_made: STARTS,
     starting.on_before_done: START,
     starting.on_restored: START,
+    starting.on_watched: START,
     starting.on_helper_failed: (*STARTS, Phase.READY),
     starting.on_step_failed: (*STARTS, Phase.READY),
     starting.on_gate_ready: START,

@@ -187,6 +187,7 @@ class Agent(Effects):
         self._orders.token = token.encode("utf-8")
         if self._spec.get("checkpoints"):
             self._orders.keeper = self._make_keeper(self._orders.token)
+            self._orders.keeper.start()
         self._orders.gang = make_gang(self._orders)
         self.processes = self._make_attempt(secrets, token)
         self._events.post(partial(starting.on_prepared))
@@ -202,6 +203,8 @@ class Agent(Effects):
         """Take what the keeper of this node reports."""
         if report.event == "restored":
             self.processes.post(partial(starting.on_restored, report=report))
+        elif report.event == "begun":
+            self.processes.post(partial(starting.on_watched, attempt=report.attempt))
         elif report.event == "note":
             self.journal("checkpoint", {"name": report.name, "code": report.code, "note": report.why})
         else:

@@ -40,8 +40,9 @@ Question = Tuple[str, str, int, int]  # that an order asks, and a report answers
 
 
 MAX_STARTS = 4
+LOOK_INTERVAL = 2.0  # seconds
 FRESH = ("begin", "conclude", "restore")  # orders for which an ended keeper is started again
-ANSWERS = {"collect": "part", "take": "held", "conclude": "kept", "restore": "restored"}
+ANSWERS = {"begin": "begun", "collect": "part", "take": "held", "conclude": "kept", "restore": "restored"}
 ENDED = "the process that keeps checkpoints has ended"
 
 
@@ -66,6 +67,11 @@ class Keeper:
         self._port = 0
         self._starts = 0
         self._open: Dict[Question, KeeperOrder] = {}  # what it has not answered
+
+    def start(self) -> None:
+        """Start it early, beside what a start waits for."""
+        if self._socket is None:
+            self._start()
 
     # orders
 
@@ -134,6 +140,7 @@ class Keeper:
             address=str(spec.get("address") or spec["master_addr"]),
             ports=tuple(spec.get("ports") or ()),
             token=self._token,
+            look=float(spec.get("checkpoint_look") or LOOK_INTERVAL),
         )
 
     def on_child_exit(self, pid: int) -> None:
@@ -202,4 +209,6 @@ def find_question(answer: str, record: KeeperOrder | KeeperReport) -> Optional[Q
     if answer == "held":
         rank = part_rank(record) if isinstance(record, KeeperOrder) else record.node_rank
         return answer, record.name, record.attempt, rank
+    if answer == "begun":
+        return answer, "", record.attempt, 0
     return (answer, "", 0, record.serial) if answer in ("kept", "restored") else None

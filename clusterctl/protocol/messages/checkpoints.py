@@ -90,7 +90,7 @@ class Restore(Record):
 
 
 ORDERS = ("begin", "collect", "take", "seal", "safe", "pause", "conclude", "restore")
-REPORTS = ("listening", "marked", "part", "held", "kept", "restored", "note")
+REPORTS = ("listening", "begun", "marked", "part", "held", "kept", "restored", "note")
 
 
 class KeeperSettings(Record):
@@ -105,6 +105,7 @@ class KeeperSettings(Record):
     address: str = string(64, "")  # where it gives parts
     ports: tuple[int, ...] = many(integer(1, 65535), 2)  # first and last, or none
     token: str = string(64, "")  # HMAC-SHA256 of "checkpoints" by the token of the run, in hex
+    look: float = number(0.01, 60.0, 2.0)  # seconds between two looks; set by tests
 
 
 class KeeperOrder(Record):
@@ -142,6 +143,7 @@ class KeeperReport(Record):
     The agent puts the port of its keeper into what it sends to the hub.
 
     listening  port: parts are given there (agent only)
+    begun      attempt: what is written from now on counts (agent only)
     marked     attempt, name, identity: a generation seems whole here
     part       attempt, name, identity, part; without a part: it sees the files of the node that saw them first
     held       attempt, name, node_rank: that part is here, or why not

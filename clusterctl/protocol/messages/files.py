@@ -273,6 +273,7 @@ class Spec(SpecPart, LaunchRecord):
     join_limit: NotRequired[float]
     hub_limit: NotRequired[float]
     overdue_limit: NotRequired[float]
+    checkpoint_look: NotRequired[float]
 
 
 class ProcessRecord(TypedDict):

@@ -1,0 +1,475 @@
+"""Which checkpoints the nodes have, as the hub knows it, by plain values: what it orders, and what it chooses."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+import pytest
+from memory_keepers import PORT, MemoryKeeper, digest_of
+
+from clusterctl.node.gang.generations import Ledger, is_sound
+from clusterctl.protocol.messages.checkpoints import (
+    Address,
+    Held,
+    KeeperOrder,
+    KeeperReport,
+    Part,
+    Restore,
+    Seal,
+)
+from clusterctl.protocol.ranks import NodeRank, Slot
+
+pytestmark = pytest.mark.unit
+
+
+class Nodes:
+    """Some nodes with a keeper each, and the ledger of their hub; the first slots have the node ranks."""
+
+    def __init__(self, ranks: int = 3, spares: int = 0, copies: int = 2, keep: int = 2) -> None:
+        self.ledger = Ledger(copies, keep)
+        self.reports: deque[tuple[int, KeeperReport]] = deque()
+        self.keepers: dict[int, MemoryKeeper] = {}
+        for slot in range(ranks + spares):
+            MemoryKeeper(slot, self.keepers, lambda report, slot=slot: self.reports.append((slot, report)))
+        self.ranks = {Slot(slot): NodeRank(slot) for slot in range(ranks)}
+        self.seen: list[tuple[str, str, str]] = []
+        self.begin(1)
+
+    def begin(self, attempt: int) -> None:
+        """Begin an attempt with the ranks as they are."""
+        for slot, keeper in self.keepers.items():
+            rank = self.ranks.get(Slot(slot), NodeRank(-1))
+            keeper.on_order(KeeperOrder(do="begin", attempt=attempt, node_rank=rank))
+        idle = [Slot(slot) for slot in self.keepers if slot not in self.ranks]
+        self.ledger.begin(attempt, self.ranks, idle)
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry out orders and reports until there are none."""
+        while self.ledger.orders or self.reports:
+            orders, self.ledger.orders = self.ledger.orders, []
+            for slot, order in orders:
+                for receiver in list(self.keepers) if slot is None else [slot]:
+                    if receiver in self.keepers:
+                        self.keepers[receiver].on_order(order)
+            while self.reports:
+                slot, report = self.reports.popleft()
+                self.hear(slot, report)
+        self.seen += [(event["name"], str(event["state"]), event["note"]) for event in self.ledger.events]
+        self.ledger.events.clear()
+
+    def hear(self, slot: int, report: KeeperReport) -> None:
+        """Hand a report to the ledger as a hub does."""
+        self.ledger.set_address(Slot(slot), f"10.0.0.{slot}", report.port)
+        self.ledger.on_report(Slot(slot), report)
+
+    def save(self, name: str) -> None:
+        """Let all ranks write a checkpoint, and the first see it."""
+        self.write(name)
+        self.settle()
+
+    def write(self, name: str) -> None:
+        """The same, before anything follows from it."""
+        for slot in self.ranks:
+            if slot in self.keepers:
+                self.keepers[slot].write(name)
+        self.keepers[min(set(self.keepers) & set(self.ranks))].mark(name)
+
+    def lose(self, *slots: int) -> None:
+        """Let nodes disappear."""
+        for slot in slots:
+            del self.keepers[slot]
+        for slot in slots:
+            self.ledger.on_lost(Slot(slot))
+        self.settle()
+
+    def choose(self, own: int | None = None) -> Restore | None:
+        """Ask all that are left, and choose."""
+        for keeper in self.keepers.values():
+            keeper.on_order(KeeperOrder(do="conclude", attempt=keeper.attempt))
+        self.settle()
+        present = set(map(Slot, self.keepers))
+        chosen = self.ledger.choose(present, Slot(min(present) if own is None else own))
+        self.settle()
+        return chosen
+
+    def state(self, name: str) -> str:
+        """Return the state of a generation by its name."""
+        return next(state["state"] for state in self.ledger.states if state["name"] == name)
+
+    def orders(self, slot: int, do: str) -> list[KeeperOrder]:
+        """Return the orders of a kind that a node has had."""
+        return [order for order in self.keepers[slot].orders if order.do == do]
+
+
+def chosen_name(restore: Restore | None) -> str:
+    """Name what was chosen."""
+    return "" if restore is None else restore.seal.name
+
+
+def test_a_checkpoint_is_sealed_when_all_have_their_part_and_safe_when_all_parts_have_copies() -> None:
+    """The next node of the ring takes each part, from the one that wrote it."""
+    nodes = Nodes()
+    nodes.save("step-100")
+
+    (taken,) = nodes.orders(1, "take")
+    assert (taken.part, taken.sources) == (
+        Part(node_rank=NodeRank(0), manifest=digest_of("step-100", 1, 0), size=80, files=2, bytes=100),
+        (Address(address="10.0.0.0", port=PORT),),
+    )
+    assert sorted(nodes.keepers[0].parts) == [("step-100", 1, 0), ("step-100", 1, 2)]
+    (state,) = nodes.ledger.states
+    assert (state["state"], state["nodes"], state["of"], state["copies"]) == ("safe", 3, 3, 2)
+    assert (state["files"], state["bytes"], state["shared"]) == (6, 300, False)
+    assert nodes.seen == [("step-100", "safe", "")]
+    assert [order.name for order in nodes.orders(2, "safe")] == ["step-100"]
+
+
+def test_nothing_is_sealed_before_the_last_part_has_come() -> None:
+    """A node that has not hashed its part may have none."""
+    nodes = Nodes()
+    nodes.keepers[2].silent = {"collect"}
+    nodes.save("step-100")
+
+    assert nodes.state("step-100") == "collecting"
+    assert nodes.orders(0, "seal") == []
+    assert chosen_name(nodes.choose()) == ""
+
+
+def test_what_is_written_faster_than_it_can_be_copied_is_skipped() -> None:
+    """The newest of those that wait follows, the others are skipped with a note."""
+    nodes = Nodes()
+    nodes.keepers[1].silent = {"take"}
+    for name in ("step-1", "step-2", "step-3", "step-4"):
+        nodes.save(name)
+    nodes.hear(1, KeeperReport(event="held", name="step-1", attempt=1, node_rank=0))
+    nodes.keepers[1].silent = set()
+    nodes.settle()
+
+    assert {name for name, state, _ in nodes.seen if state == "skipped"} == {"step-2", "step-3"}
+    assert (nodes.state("step-1"), nodes.state("step-4")) == ("safe", "safe")
+
+
+def test_a_spare_takes_its_place_in_the_ring_behind_the_last_node() -> None:
+    """So that the last part is not on the first node."""
+    nodes = Nodes(ranks=2, spares=1)
+    nodes.save("step-1")
+    assert [order.part.node_rank for order in nodes.orders(2, "take") if order.part] == [1]
+    assert nodes.orders(0, "take") == []
+
+
+def test_all_copies_are_on_every_node() -> None:
+    """With `copies: all` spares have them too."""
+    nodes = Nodes(ranks=2, spares=1, copies=0)
+    nodes.save("step-1")
+    assert all(len(keeper.parts) == 2 for keeper in nodes.keepers.values())
+
+
+def test_where_the_disk_of_the_neighbour_is_full_the_next_node_takes_the_copy() -> None:
+    """The run goes on, and so do the checkpoints."""
+    nodes = Nodes()
+    nodes.keepers[1].full = True
+    nodes.save("step-1")
+    assert nodes.state("step-1") == "safe"
+    assert ("step-1", 1, 0) in nodes.keepers[2].parts
+
+
+def test_where_no_node_can_take_a_copy_it_is_not_safe_and_says_why() -> None:
+    """It can be restored as long as nothing is lost; the next one is tried again."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[1].full = True
+    nodes.save("step-1")
+    nodes.keepers[1].full = False
+    nodes.save("step-2")
+
+    assert nodes.seen == [("step-1", "copying", "No space left on device"), ("step-2", "safe", "")]
+    assert chosen_name(nodes.choose()) == "step-2"
+
+
+def test_a_checkpoint_that_a_node_cannot_read_is_skipped() -> None:
+    """The script removed it while it was read."""
+    nodes = Nodes()
+    nodes.keepers[1].broken = "its files were removed while they were read"
+    nodes.save("step-1")
+    nodes.keepers[1].broken = ""
+    nodes.save("step-2")
+    assert nodes.seen == [
+        ("step-1", "skipped", "its files were removed while they were read"),
+        ("step-2", "safe", ""),
+    ]
+
+
+def test_two_neighbours_die_at_once_and_it_is_known_at_once_what_is_left() -> None:
+    """A part and its only copy are gone: the generation is lost, and the one before, which all have, is named."""
+    nodes = Nodes(ranks=4)
+    nodes.save("step-1")
+    for keeper in nodes.keepers.values():
+        keeper.parts |= {("step-1", 1, rank) for rank in range(4)}
+    nodes.choose()
+    nodes.begin(2)
+    nodes.save("step-2")
+    nodes.lose(1, 2)
+
+    assert nodes.seen[-1] == ("step-2", "lost", "step-1 is left")
+    assert [order.lost for order in nodes.orders(0, "safe")] == [False, False, True]
+    assert chosen_name(nodes.choose()) == "step-1"
+
+
+def test_without_any_other_nothing_is_left() -> None:
+    """The run begins from scratch."""
+    nodes = Nodes(ranks=4)
+    nodes.save("step-1")
+    nodes.lose(1, 2)
+    assert nodes.seen[-1] == ("step-1", "lost", "no checkpoint is left")
+    assert nodes.choose() is None
+
+
+def test_the_next_attempt_goes_on_from_the_newest_that_the_nodes_have_whole() -> None:
+    """One node is lost: its part is on its neighbour, and every node is told where."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.save("step-2")
+    nodes.lose(1)
+    chosen = nodes.choose()
+
+    assert chosen is not None
+    assert chosen.seal.name == "step-2"
+    sources = {part.node_rank: {source.port - PORT for source in part.sources} for part in chosen.parts}
+    assert sources == {0: {0}, 1: {2}, 2: {0, 2}}
+
+
+def test_a_part_that_is_not_whole_any_more_leaves_the_generation_before() -> None:
+    """What counts is what the nodes report at the end: a flipped byte, or files that the script has removed."""
+    nodes = Nodes(copies=1)
+    nodes.save("step-1")
+    nodes.save("step-2")
+    nodes.keepers[2].parts.discard(("step-2", 1, 2))
+    assert chosen_name(nodes.choose()) == "step-1"
+    assert nodes.seen[-1] == ("step-2", "lost", "step-1 is left")
+
+
+def test_a_seal_that_only_one_other_node_reports_is_not_believed() -> None:
+    """A node may offer what nobody else has seen; two, or this one, may not be wrong."""
+    forged = Seal(
+        name="step-9",
+        attempt=1,
+        number=9,
+        nodes=1,
+        parts=(Part(manifest="e" * 64, size=1, files=1, bytes=1),),
+    )
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.keepers[1].seals["step-9", 1] = forged
+    nodes.keepers[1].parts.add(("step-9", 1, 0))
+    assert chosen_name(nodes.choose()) == "step-1"
+
+    nodes.keepers[2].seals["step-9", 1] = forged
+    assert chosen_name(nodes.choose()) == "step-9"
+
+
+def test_another_seal_for_a_known_generation_changes_nothing() -> None:
+    """Its own content counts, whatever the others say."""
+    nodes = Nodes(ranks=2)
+    nodes.save("step-1")
+    real = nodes.keepers[1].seals["step-1", 1]
+    parts = tuple(part.replace(manifest="e" * 64) for part in real.parts)
+    nodes.keepers[1].seals["step-1", 1] = real.replace(parts=parts)
+    chosen = nodes.choose()
+    assert chosen is not None
+    assert chosen.seal == real
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "../x"}, {"name": ".."}, {"name": ""}, {"nodes": 3}, {"parts": ()}, {"name": "a\nb"}],
+)
+def test_a_seal_that_no_hub_makes_is_no_seal(change: dict[str, object]) -> None:
+    """A name is one component; each node rank has one part, with a hash."""
+    parts = tuple(Part(node_rank=NodeRank(rank), manifest="a" * 64, files=1) for rank in range(2))
+    whole = Seal(name="step-1", number=1, nodes=2, parts=parts)
+    assert is_sound(whole)
+    assert not is_sound(whole.replace(**change))
+    assert not is_sound(whole.replace(parts=(parts[0], parts[1].replace(manifest="A" * 64))))
+
+
+def test_the_next_hub_finds_what_there_is_and_goes_on_counting() -> None:
+    """It was a peer before: it has the seals that it was sent, and learns from all who has which part."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.save("step-2")
+    nodes.lose(0)
+    successor = Ledger(2, 2)
+    for order in nodes.keepers[1].orders:
+        successor.on_order(order)
+    shown = [(state["name"], state["state"], state["copies"]) for state in successor.states]
+    nodes.ledger = successor
+
+    assert shown == [("step-1", "safe", 2), ("step-2", "safe", 2)]
+    assert chosen_name(nodes.choose()) == "step-2"
+    nodes.ranks = {Slot(1): NodeRank(0), Slot(2): NodeRank(1)}
+    nodes.begin(2)
+    nodes.save("step-3")
+    assert nodes.keepers[2].seals["step-3", 2].number == 3
+
+
+def test_a_hub_that_has_just_begun_knows_of_no_loss() -> None:
+    """Before the nodes have reported what they have, nothing is lost."""
+    ledger = Ledger(2, 2)
+    nodes = Nodes()
+    nodes.save("step-1")
+    for order in nodes.keepers[1].orders:
+        ledger.on_order(order)
+    ledger.on_lost(Slot(0))
+    assert ledger.events == []
+
+
+def test_nodes_that_see_the_same_files_copy_nothing() -> None:
+    """It is sealed without the hash of the first, is safe at once, and that is noted once."""
+    nodes = Nodes()
+    for keeper in nodes.keepers.values():
+        keeper.shared = True
+    nodes.keepers[0].silent = {"collect"}
+    nodes.save("step-1")
+    nodes.save("step-2")
+
+    assert nodes.seen == [
+        ("step-1", "safe", "all nodes see the same files, nothing is copied"),
+        ("step-2", "safe", ""),
+    ]
+    assert all(nodes.orders(slot, "take") == [] for slot in nodes.keepers)
+    nodes.lose(0, 1)
+    chosen = nodes.choose()
+    assert chosen is not None
+    assert (chosen.seal.shared, chosen.seal.name, chosen.parts) == (True, "step-2", ())
+
+
+def test_two_nodes_of_three_that_share_have_their_files_once() -> None:
+    """The one that saw them first has them all; the other has an empty part."""
+    nodes = Nodes()
+    nodes.keepers[0].shared = nodes.keepers[1].shared = True
+    nodes.save("step-1")
+    seal = nodes.keepers[2].seals["step-1", 1]
+    assert [part.files for part in seal.parts] == [2, 0, 2]
+    assert nodes.state("step-1") == "safe"
+
+
+def test_only_files_of_this_attempt_begin_a_generation() -> None:
+    """A late report, a name that leads elsewhere, and a node without a rank begin none."""
+    nodes = Nodes(ranks=2, spares=1)
+    nodes.begin(2)
+    for slot, name, attempt in ((0, "step-1", 1), (0, "../step-1", 2), (2, "step-1", 2)):
+        nodes.hear(slot, KeeperReport(event="marked", name=name, attempt=attempt, identity="x"))
+    assert (nodes.ledger.orders, nodes.ledger.states) == ([], [])
+
+
+def test_a_part_that_comes_when_the_attempt_has_ended_still_makes_a_seal() -> None:
+    """It had settled while the ranks ran, and was hashed afterwards."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[1].silent = {"collect"}
+    nodes.save("step-1")
+    (order,) = nodes.orders(1, "collect")
+    nodes.keepers[1].silent = set()
+    nodes.keepers[1].on_order(order)
+    nodes.settle()
+    assert chosen_name(nodes.choose()) == "step-1"
+
+
+def test_what_was_not_sealed_in_its_attempt_never_is() -> None:
+    """A late part belongs to nothing any more."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[1].silent = {"collect"}
+    nodes.save("step-1")
+    nodes.begin(2)
+    nodes.hear(1, KeeperReport(event="part", name="step-1", attempt=1, part=Part(node_rank=NodeRank(1))))
+
+    assert nodes.seen == [("step-1", "skipped", "the attempt ended before every node had read its part")]
+    assert nodes.choose() is None
+
+
+def test_a_checkpoint_without_any_file_is_none() -> None:
+    """All nodes have answered with an empty part."""
+    nodes = Nodes()
+    nodes.keepers[0].mark("step-1")
+    nodes.settle()
+    assert nodes.seen == [("step-1", "skipped", "it has no files")]
+
+
+def test_a_copy_that_nobody_asked_for_does_not_count() -> None:
+    """A node that reports to hold what it was not sent is not believed."""
+    nodes = Nodes(ranks=4)
+    for slot in (1, 2, 3, 0):
+        nodes.keepers[slot].silent = {"take"}
+    nodes.save("step-1")
+    nodes.hear(3, KeeperReport(event="held", name="step-1", attempt=1, node_rank=0))
+    (state,) = nodes.ledger.states
+    assert (state["state"], state["copies"]) == ("copying", 1)
+
+
+def test_a_later_attempt_first_makes_the_copies_again_that_a_lost_node_had() -> None:
+    """Else the loss of another node would cost the generation that the run has just gone on from."""
+    nodes = Nodes(ranks=3, spares=1)
+    nodes.save("step-1")
+    nodes.lose(1)
+    nodes.choose()
+    nodes.ranks = {Slot(0): NodeRank(0), Slot(3): NodeRank(1), Slot(2): NodeRank(2)}
+    nodes.begin(2)
+    held = [
+        sum(("step-1", 1, rank) in keeper.parts for keeper in nodes.keepers.values()) for rank in range(3)
+    ]
+    assert held == [2, 2, 2]
+
+
+def test_what_is_older_than_the_job_keeps_is_forgotten() -> None:
+    """Of the newest two that are safe both stay."""
+    nodes = Nodes(keep=2)
+    for number in range(5):
+        nodes.save(f"step-{number}")
+    assert [state["name"] for state in nodes.ledger.states] == ["step-3", "step-4"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_safe_generation_is_lost_with_one_node_and_nothing_wrong_is_ever_chosen(seed: int) -> None:
+    """Nodes die at any moment, one in each attempt; spares follow; some orders are never answered."""
+    rng = random.Random(seed)
+    nodes = Nodes(ranks=3, spares=4, copies=2)
+    newest = 0
+    for attempt in range(1, 5):
+        for _ in range(rng.randrange(4)):
+            newest += 1
+            for keeper in nodes.keepers.values():
+                keeper.silent = {word for word in ("collect", "take") if rng.random() < 0.1}
+                keeper.full = rng.random() < 0.1
+            nodes.save(f"step-{newest}")
+        safe = [int(state["name"][5:]) for state in nodes.ledger.states if state["state"] == "safe"]
+        victim = rng.choice(sorted(nodes.ranks))
+        nodes.lose(victim)
+        chosen = nodes.choose()
+        number = int(chosen.seal.name[5:]) if chosen is not None else 0
+        assert number >= max(safe, default=0), "a safe generation is lost"
+        rank = nodes.ranks.pop(victim)
+        nodes.ranks[min(Slot(slot) for slot in nodes.keepers if slot not in nodes.ranks)] = rank
+        if chosen is not None:
+            seal = chosen.seal
+            assert {part.node_rank for part in chosen.parts} == {
+                part.node_rank for part in seal.parts if part.files
+            }
+            assert all(
+                part.manifest == digest_of(seal.name, seal.attempt, part.node_rank)
+                for part in seal.parts
+                if part.files
+            )
+            for slot in nodes.ranks:
+                nodes.keepers[slot].on_order(KeeperOrder(do="restore", restore=chosen))
+        nodes.begin(attempt + 1)
+
+
+def test_what_a_node_holds_is_read_from_its_report_alone() -> None:
+    """An empty report takes back what was known before."""
+    nodes = Nodes(ranks=2, copies=1)
+    nodes.save("step-1")
+    nodes.hear(1, KeeperReport(event="kept", held=()))
+    assert nodes.ledger.choose({Slot(0), Slot(1)}, Slot(0)) is None
+    seal = nodes.keepers[0].seals["step-1", 1]
+    nodes.hear(1, KeeperReport(event="kept", held=(Held(seal=seal, parts=(NodeRank(1),)),)))
+    assert chosen_name(nodes.ledger.choose({Slot(0), Slot(1)}, Slot(0))) == "step-1"
