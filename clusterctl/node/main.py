@@ -19,6 +19,7 @@ ROLES = {
     "facts": "slurm.allocation",
     "ray": "supervise.launchers.ray",
     "mpi": "supervise.launchers.mpi",
+    "keeper": "sync.checkpoints.keeper",
 }
 
 

@@ -8,7 +8,7 @@
   outputs/<job>/         outlives runs and cleaning
   stage/                 what jobs stage
   trash/                 what is being removed
-  staged/                see node/sync/staging/
+  staged/, mirror/       see node/sync/staging/, node/sync/checkpoints/
   beacons/               by which `pull` finds nodes that share a home
   runs/<run>/0-.slurm/   what a run on a Slurm cluster has, see node/slurm/job_files.py
   warm/                  see node/fork/warm_client.py

@@ -3,7 +3,7 @@
 A *generation* is what one checkpoint of the job's pattern is on all nodes: its name (`step-300`) and the attempt that
 wrote it. A *part* is what one node rank has of it: a manifest, whose SHA-256 names it, and the files that it lists. A
 *seal* names the parts of a generation of which every node has reported its part: only what is sealed is ever restored.
-The *keeper* is the process beside an agent that finds, hashes, gives, takes and restores files (node/checkpoints).
+The *keeper* is the process beside an agent that finds, hashes, gives, takes and restores files (node/sync/checkpoints).
 
     node that sees the file `complete`, or a match that has settled   -> hub: marked
     hub: collect       -> every node: hashes its part once it has settled     -> hub: part

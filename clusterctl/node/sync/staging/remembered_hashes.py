@@ -117,7 +117,8 @@ class RememberedHashes:
                     self._remember(key_of(status), bytes.fromhex(sha))
 
     def _remember(self, key: bytes, digest: bytes) -> None:
-        self._used[key], self._is_changed = digest, True
+        self._known[key] = self._used[key] = digest
+        self._is_changed = True
 
     def save(self) -> None:
         """Write what was added, with what other processes have written meanwhile; it need not succeed."""
@@ -126,7 +127,7 @@ class RememberedHashes:
             rows = read_rows(self._file)
             for key, digest in self._used.items():
                 rows.pop(key, None)
-                rows[key] = digest  # at the end: the newest
+                rows[key] = digest  # newest last
             newest = list(rows.items())[-MAX_ROWS:]
             content = MAGIC + b"".join(key + digest for key, digest in newest)
             with suppress(OSError):

@@ -1,0 +1,377 @@
+"""The process beside an agent that keeps checkpoints: orders come as lines, reports go back; see the messages.
+
+    main thread   reads orders, and passes them on
+    looking       looks at what the script writes, every 2 s
+    work          hashes, takes, restores and removes, one after the other
+    Provider      gives to other nodes
+
+It leaves processor and disk to the ranks: nice 19, and the class `idle` for what it reads while they live. It ends with
+the agent; a fault of it ends no run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
+
+from ....protocol.manifest import ManifestError, TreeEntry
+from ....protocol.messages import record
+from ....protocol.messages.checkpoints import (
+    MAX_LINE,
+    MAX_WHY,
+    Held,
+    KeeperOrder,
+    KeeperReport,
+    KeeperSettings,
+    Part,
+    Seal,
+)
+from ....protocol.ranks import NodeRank
+from ....protocol.run_paths import RunPaths
+from ....protocol.untrusted import MalformedError, parse_json
+from ...runtime.processes import set_parent_death_signal
+from ...runtime.stream import DISK_ERRORS, VerbError, describe_failure
+from ..staging.remembered_hashes import RememberedHashes
+from ..transfer import Provider
+from .claim import ClaimedError, claim_folder
+from .io_class import BEST_EFFORT, IDLE, set_io_class
+from .looking import Found, Looking, Stamps, UnusableError, read_match
+from .manifests import pack_part
+from .mirror import Mirror, make_mirror_folder
+from .transfers import CancelledError, Restoring, Transfer, mirror_part, parts_needed
+
+if TYPE_CHECKING:
+    from ....protocol.messages.contents import Offer
+
+LOOK_SHARE = 20  # a look that takes long is followed by a pause so many times as long
+EXTRA_SEALS = 2  # beside those that are kept, in `kept`
+
+Job = Callable[[], None]
+
+
+class ChangedError(Exception):
+    """A file is not any more as it was when it had settled."""
+
+
+class Keeper:
+    """The checkpoints of one run on one node."""
+
+    def __init__(self, rundir: str, channel: socket.socket, settings: KeeperSettings) -> None:
+        paths = RunPaths(rundir)
+        self._workdir, self._run_id = paths.workdir, paths.run_id
+        self._channel, self._settings = channel, settings
+        self._sending = threading.Lock()
+        self._looking = Looking(settings.path, settings.complete)
+        hashes = RememberedHashes(self._workdir, settings.node)
+        self._mirror = Mirror(make_mirror_folder(rundir), self._looking.folder, hashes)
+        self._looks: queue.Queue[Job] = queue.Queue()
+        self._work: queue.Queue[Job] = queue.Queue()
+        self._attempt, self._node_rank = 0, NodeRank(-1)
+        self._turn = 0  # what was begun in an earlier one is given up
+        self._claim: Optional[int] = None
+        self._reported_claim = False
+        self._unwanted: Dict[str, int] = {}  # generations that need not be hashed, with their attempts
+        self._shared: Dict[int, Optional[Stamps]] = {}  # by seal, of what all nodes see
+        self._port = 0
+
+    def start(self) -> None:
+        """Begin to give, look and work."""
+        ports = self._settings.ports
+        offer: Offer = {
+            "address": self._settings.address,
+            "ports": (ports[0], ports[1]) if len(ports) == 2 else None,
+            "token": self._settings.token,
+        }
+        self._port = Provider(self._mirror.given, self._mirror.sizes, offer).port
+        self.send(KeeperReport(event="listening", port=self._port))
+        threading.Thread(target=self._serve_looks, daemon=True).start()
+        threading.Thread(target=self._serve_work, daemon=True).start()
+
+    def send(self, report: KeeperReport) -> None:
+        """Send a report to the agent; without one there is nothing left to do."""
+        line = json.dumps(record.to_json(report)).encode("ascii") + b"\n"
+        with self._sending:
+            try:
+                self._channel.sendall(line)
+            except OSError:
+                os._exit(0)
+
+    def note(self, name: str, code: str, why: str) -> None:
+        """Report what people should know."""
+        self.send(
+            KeeperReport(event="note", attempt=max(1, self._attempt), name=name, code=code, why=why[:MAX_WHY])
+        )
+
+    def obey(self, order: KeeperOrder) -> None:
+        """Pass an order on; the main thread calls this, and waits for nothing."""
+        handlers: Dict[str, Callable[[KeeperOrder], None]] = {
+            "begin": self._on_begin,
+            "collect": self._on_collect,
+            "pause": self._on_pause,
+            "conclude": self._on_conclude,
+            "seal": self._on_seal,
+            "take": lambda order: self._work.put(partial(self._take, order, self._turn)),
+            "safe": lambda order: self._work.put(partial(self._prune, order)),
+            "restore": lambda order: self._work.put(partial(self._restore, order, self._turn)),
+        }
+        if order.do in handlers:
+            handlers[order.do](order)
+
+    def _on_begin(self, order: KeeperOrder) -> None:
+        self._turn += 1
+        self._attempt, self._node_rank = order.attempt, NodeRank(order.node_rank)
+        self._looks.put(self._begin if order.node_rank >= 0 else self._looking.paused.set)
+
+    def _on_collect(self, order: KeeperOrder) -> None:
+        if order.attempt == self._attempt:
+            is_first = order.node_rank == self._node_rank
+            self._looks.put(partial(self._looking.collect, order.name, order.identity, is_first=is_first))
+
+    def _on_pause(self, _: KeeperOrder) -> None:
+        self._turn += 1
+        self._looking.paused.set()
+
+    def _on_conclude(self, order: KeeperOrder) -> None:
+        self._on_pause(order)
+        self._work.put(partial(self._conclude, order))
+
+    def _on_seal(self, order: KeeperOrder) -> None:
+        if order.seal is not None:
+            if order.seal.shared:
+                self._unwanted[order.seal.name] = order.seal.attempt
+            self._work.put(partial(self._add_seal, order.seal))
+
+    # looking
+
+    def _serve_looks(self) -> None:
+        due = time.monotonic()
+        set_io_class(IDLE)
+        while True:
+            try:
+                job = self._looks.get(timeout=max(0.0, due - time.monotonic()))
+            except queue.Empty:
+                began = time.monotonic()
+                self._guard(self._look)
+                pause = max(self._settings.look, LOOK_SHARE * (time.monotonic() - began))
+                due = time.monotonic() + pause
+            else:
+                self._guard(job)
+
+    def _begin(self) -> None:
+        self._claim_folder()
+        self._looking.begin()
+        self.send(KeeperReport(event="begun", attempt=self._attempt))
+
+    def _claim_folder(self) -> None:
+        """Claim the directory of the checkpoints, once it is there."""
+        if self._claim is None and os.path.isdir(self._looking.folder):
+            try:
+                self._claim = claim_folder(self._workdir, self._looking.folder, self._run_id)
+            except ClaimedError as error:
+                if not self._reported_claim:
+                    self.note("", "CC-CKPT-012", f"run {error} writes its checkpoints to the same directory")
+                self._reported_claim = True
+
+    def _look(self) -> None:
+        if self._looking.paused.is_set():
+            return
+        if self._claim is None:
+            self._claim_folder()
+            if self._claim is None:
+                return
+            if self._reported_claim:  # what the other run has written is no checkpoint of this one
+                self._looking.begin()
+        for found in self._looking.look():
+            self._on_found(found)
+
+    def _on_found(self, found: Found) -> None:
+        attempt = self._attempt
+        report = KeeperReport(
+            event="part",
+            attempt=attempt,
+            name=found.name,
+            node_rank=self._node_rank,
+            identity=found.identity,
+        )
+        if found.event == "marked":
+            self.send(report.replace(event="marked"))
+        elif found.event == "same":
+            self.send(report)
+        elif found.event == "absent":
+            part = Part(node_rank=self._node_rank)
+            self.send(report.replace(part=None if found.why else part, why=found.why))
+            if found.why:
+                self.note(found.name, "CC-CKPT-011", found.why)
+        else:
+            self._work.put(partial(self._hash, report, found.stamps))
+
+    # work
+
+    def _serve_work(self) -> None:
+        set_io_class(IDLE)
+        while True:
+            self._guard(self._work.get())
+
+    def _guard(self, job: Job) -> None:
+        """Run a job; an error of ours costs this job, and no other."""
+        try:
+            job()
+        except CancelledError:
+            pass
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the others go on
+            failure = describe_failure(error)
+            print(failure["traceback"] or failure["message"], file=sys.stderr, flush=True)
+            self.note("", failure["code"] or "CC-CKPT-014", failure["message"])
+
+    def _hash(self, report: KeeperReport, stamps: Stamps) -> None:
+        """Report this node's part of a generation whose files have settled."""
+        name, attempt = report.name, report.attempt
+
+        def step() -> None:
+            if self._attempt != attempt or self._unwanted.get(name) == attempt:
+                raise CancelledError
+
+        try:
+            rows = [self._row(path, stamps, step) for path in sorted(stamps)]
+            now = read_match(self._looking.folder, name)[0]
+            if any(now.get(path) != stamp for path, stamp in stamps.items()):
+                raise ChangedError("its files changed or were removed while they were read")
+            part, manifest = pack_part(self._node_rank, rows)
+            self._mirror.add_own(name, part, manifest)
+        except (ChangedError, ManifestError, UnusableError, OSError, VerbError) as error:
+            why = (describe_failure(error)["message"] if isinstance(error, OSError) else str(error))[:MAX_WHY]
+            self.send(report.replace(why=why))
+            self.note(name, "CC-CKPT-011", why)
+            return
+        self.send(report.replace(part=part))
+
+    def _row(self, path: str, stamps: Stamps, step: Callable[[], None]) -> TreeEntry:
+        stamp = stamps[path]
+        if stamp.link:
+            return TreeEntry(path, "link", 0, stamp.link, 0)
+        step()
+        row = TreeEntry(path, "file", 0o755 if stamp.is_executable else 0o644, "", stamp.size)
+        try:
+            sha, size = self._mirror.hashes.hash(self._mirror.place(row), step)
+        except FileNotFoundError:
+            raise ChangedError("its files were removed while they were read") from None
+        if size != stamp.size:
+            raise ChangedError("its files changed while they were read")
+        return row._replace(content=sha)
+
+    def _add_seal(self, seal: Seal) -> None:
+        self._mirror.add_seal(seal)
+        if seal.shared:
+            self._shared[seal.number] = self._read_shared(seal)
+
+    def _read_shared(self, seal: Seal) -> Optional[Stamps]:
+        try:
+            return read_match(self._looking.folder, seal.name)[0] or None
+        except (OSError, UnusableError):
+            return None
+
+    def _take(self, order: KeeperOrder, turn: int) -> None:
+        part = order.part
+        if part is None or turn != self._turn:
+            return
+        report = KeeperReport(event="held", attempt=order.attempt, name=order.name, node_rank=part.node_rank)
+        transfer = Transfer(self._settings.token, lambda: turn != self._turn, self._settings.rate)
+        try:
+            why = mirror_part(self._mirror, transfer, order.name, part, order.sources)
+        except VerbError as error:
+            why = str(error)
+            self.note(order.name, error.code, why)
+        except OSError as error:
+            why = describe_failure(error)["message"]
+            self.note(order.name, "CC-CKPT-010" if error.errno in DISK_ERRORS else "CC-CKPT-011", why)
+        self.send(report.replace(why=why[:MAX_WHY]))
+
+    def _prune(self, order: KeeperOrder) -> None:
+        seal = self._mirror.find_seal(order.name, order.attempt)
+        if seal is not None and not order.lost:
+            self._mirror.safe.add(seal.number)
+            self._mirror.prune(self._settings.keep)
+
+    def _conclude(self, order: KeeperOrder) -> None:
+        """Report what is here of sealed generations, after all that was begun."""
+        set_io_class(BEST_EFFORT)
+        held = tuple(map(self._with_shared, self._mirror.held(self._settings.keep + EXTRA_SEALS)))
+        set_io_class(IDLE)
+        self.send(
+            KeeperReport(event="kept", attempt=order.attempt, held=held, port=self._port, serial=order.serial)
+        )
+
+    def _with_shared(self, held: Held) -> Held:
+        """Add the parts of a generation that all nodes see, if it has not changed since."""
+        seal = held.seal
+        if not seal.shared:
+            return held
+        sealed, now = self._shared.get(seal.number), self._read_shared(seal)
+        return held.replace(
+            parts=tuple(part.node_rank for part in seal.parts) if now and now == sealed else ()
+        )
+
+    def _restore(self, order: KeeperOrder, turn: int) -> None:
+        restore = order.restore
+        if restore is None or turn != self._turn:
+            return
+        seal, began = restore.seal, time.monotonic()
+        report = KeeperReport(event="restored", attempt=order.attempt, name=seal.name)
+        set_io_class(BEST_EFFORT)
+        try:
+            self._mirror.add_seal(seal)
+            transfer = Transfer(self._settings.token, lambda: turn != self._turn, None)
+            restoring = Restoring(self._mirror, transfer, self._looking.folder, self._settings.complete)
+            parts = [] if seal.shared else parts_needed(seal, order.node_rank, self._settings.needs)
+            restored = restoring.restore(restore, parts)
+            if seal.shared and self._read_shared(seal) is None:
+                raise VerbError("CC-CKPT-013", f"{restored.path} does not exist")
+        except (VerbError, OSError) as error:
+            failure = describe_failure(error)
+            code = failure["code"] or "CC-CKPT-013"
+            self.send(report.replace(code=code, why=failure["message"][:MAX_WHY]))
+            return
+        finally:
+            set_io_class(IDLE)
+        seconds = time.monotonic() - began
+        self.send(
+            report.replace(path=restored.path, files=restored.files, bytes=restored.bytes, seconds=seconds)
+        )
+
+
+def main(arguments: List[str]) -> None:
+    """Serve the agent at the other end of a socket pair until it closes that."""
+    rundir, descriptor = arguments[0], int(arguments[1])
+    set_parent_death_signal(signal.SIGKILL)
+    os.nice(19)
+    channel = socket.socket(fileno=descriptor)
+    os.set_inheritable(descriptor, False)
+    channel.setblocking(True)
+    lines = channel.makefile("rb")
+    settings = record.read(KeeperSettings, _parse(lines.readline(MAX_LINE)))
+    if settings is None or not settings.path.startswith("/"):
+        sys.exit("no settings came")
+    keeper = Keeper(rundir, channel, settings)
+    keeper.start()
+    while True:
+        line = lines.readline(MAX_LINE)
+        if not line:
+            os._exit(0)  # what the threads do ends with the agent
+        order = record.read(KeeperOrder, _parse(line))
+        if order is not None:
+            keeper.obey(order)
+
+
+def _parse(line: bytes) -> object:
+    try:
+        return parse_json(line, MAX_LINE)
+    except MalformedError:
+        return None

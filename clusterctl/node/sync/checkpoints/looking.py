@@ -1,0 +1,260 @@
+"""What the script writes: matches of the job's pattern, and when one of them has settled.
+
+A file counts if it is new or changed since `begin`. A match has settled when its files were the same in so many looks
+and no process has one of them open for writing; a look during which ranks may have died counts for nothing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import stat
+from contextlib import suppress
+from threading import Event
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+from ....protocol.manifest import decode_name, encode_name
+from ....protocol.messages.checkpoints import MAX_NAME
+from ...runtime.processes import all_pids
+from ..removal import list_entries
+
+MAX_FILES = 100_000  # of all matches; what is beyond is not kept
+OWN_PREFIX = ".clusterctl-"  # files that transfers write beside those that they become
+UNCHANGED = 2  # looks in which a match is the same; one where the job names the file that is written last
+ABSENT = 3  # looks without any file, after which a node has none of a checkpoint that others have
+ABSENT_WRITER = (
+    150  # the same for a node that has written others, where no file tells that all have been written
+)
+ACCESS_MODE = 0o3  # of the flags of an open file
+IGNORE_WRITERS = 10  # looks in which nothing has changed although a file is open for writing
+
+
+class Stamp(NamedTuple):
+    """What is unchanged while a file is not written to; `link`: where a link leads."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    link: str
+    is_executable: bool
+
+
+Stamps = Dict[str, Stamp]  # by paths below the directory of the pattern
+
+
+class UnusableError(Exception):
+    """A match that cannot be kept; the text gives the reason."""
+
+
+class Found(NamedTuple):
+    """What a look has found of a generation: `marked`, and for one that is collected `same`, `settled` or `absent`."""
+
+    event: str
+    name: str
+    identity: str
+    stamps: Stamps
+    why: str = ""
+
+
+class Match:
+    """A file or directory of the pattern, as it was at the last look."""
+
+    def __init__(self, stamps: Stamps, identity: str, marker: object) -> None:
+        self.stamps, self.identity, self.marker = stamps, identity, marker
+        self.unchanged = 0
+
+    def follows(self, before: Match) -> None:
+        """Count the looks since which it is as before."""
+        self.unchanged = before.unchanged + 1 if before.stamps == self.stamps else 0
+
+
+class Collection:
+    """A generation that the hub asks for."""
+
+    def __init__(self, identity: str, *, is_first: bool) -> None:
+        self.identity, self.is_first = identity, is_first
+        self.absent = 0  # looks
+
+
+class Looking:
+    """The matches of one attempt; all methods but `pause` belong to one thread."""
+
+    def __init__(self, pattern: str, complete: str) -> None:
+        folder, self._pattern = os.path.split(pattern)
+        self.folder = encode_name(folder)
+        self._complete = complete
+        self.paused = Event()  # set by another thread: ranks may have died
+        self.paused.set()
+        self._baseline: Dict[str, Stamps] = {}
+        self._matches: Dict[str, Match] = {}
+        self._marked: Dict[str, object] = {}
+        self._collections: Dict[str, Collection] = {}
+        self._has_written = False
+
+    def begin(self) -> None:
+        """Begin an attempt: nothing that is there now counts."""
+        self._matches, self._marked, self._collections, self._has_written = {}, {}, {}, False
+        self._baseline = {name: stamps for name, stamps, _ in self._walk(set())}
+        self.paused.clear()
+
+    def collect(self, name: str, identity: str, *, is_first: bool) -> None:
+        """Find a generation, at the next looks; one that is asked for later takes the place of an earlier one."""
+        self._collections = {name: Collection(identity, is_first=is_first)}
+
+    def look(self) -> List[Found]:
+        """Look once; nothing is found if ranks may have died meanwhile."""
+        if self.paused.is_set():
+            return []
+        broken: Dict[str, str] = {}
+        matches = dict(self._read_matches(broken))
+        if self.paused.is_set():
+            return []
+        for name, match in matches.items():
+            if name in self._matches:
+                match.follows(self._matches[name])
+        self._matches = matches
+        return [*self._find_marked(), *self._find_collected(broken)]
+
+    def _read_matches(self, broken: Dict[str, str]) -> Iterator[Tuple[str, Match]]:
+        problems: set[Tuple[str, str]] = set()
+        for name, stamps, top in self._walk(problems):
+            before = self._baseline.get(name, {})
+            fresh = {path: stamp for path, stamp in stamps.items() if before.get(path) != stamp}
+            if fresh:
+                marker = fresh.get(f"{name}/{self._complete}") if self._complete else None
+                shown = marker or top
+                yield name, Match(fresh, f"{shown.inode}:{shown.ctime_ns}", marker)
+        broken.update(problems)
+
+    def _walk(self, problems: set[Tuple[str, str]]) -> Iterator[Tuple[str, Stamps, Stamp]]:
+        """Yield each match with its files and its own stamp; of one that is unusable the reason is a problem."""
+        budget = MAX_FILES
+        for entry in list_entries(self.folder):
+            name = decode_name(entry.name)
+            if self._is_match(name):
+                try:
+                    stamps, top = read_match(self.folder, name, budget)
+                except UnusableError as error:
+                    problems.add((name, str(error)))
+                except OSError:
+                    continue  # removed meanwhile
+                else:
+                    budget -= len(stamps)
+                    yield name, stamps, top
+
+    def _is_match(self, name: str) -> bool:
+        is_hidden = name.startswith(".") and not self._pattern.startswith(".")
+        return not is_hidden and not name.startswith(OWN_PREFIX) and fnmatch.fnmatchcase(name, self._pattern)
+
+    def _find_marked(self) -> Iterator[Found]:
+        """Yield matches that seem whole for the first time, or again after a change."""
+        for name, match in self._matches.items():
+            if self._complete:
+                whole: object = match.marker
+            else:
+                whole = match.stamps if match.unchanged >= UNCHANGED and self._is_closed(name) else None
+            if whole is not None and self._marked.get(name) != whole:
+                self._marked[name] = whole
+                yield Found("marked", name, match.identity, {})
+
+    def _find_collected(self, broken: Dict[str, str]) -> Iterator[Found]:
+        for name, collection in list(self._collections.items()):
+            found = self._find_one(name, collection)
+            if name in broken:
+                found = Found("absent", name, "", {}, broken[name])
+            if found is not None:
+                del self._collections[name]
+                yield found
+
+    def _find_one(self, name: str, collection: Collection) -> Found | None:
+        match = self._matches.get(name)
+        if match is None:
+            collection.absent += 1
+            is_late = self._has_written and not self._complete
+            if collection.absent < (ABSENT_WRITER if is_late else ABSENT):
+                return None
+            return Found("absent", name, "", {}, "this node has not written its files" if is_late else "")
+        if match.identity == collection.identity and not collection.is_first:
+            return Found("same", name, match.identity, {})
+        enough = 1 if self._complete else UNCHANGED
+        if match.unchanged >= enough and self._is_closed(name):
+            self._has_written = True
+            return Found("settled", name, match.identity, match.stamps)
+        return None
+
+    def _is_closed(self, name: str) -> bool:
+        top = os.path.join(os.path.realpath(self.folder), encode_name(name))
+        return self._matches[name].unchanged >= IGNORE_WRITERS or not is_written(top)
+
+
+def read_match(folder: bytes, name: str, budget: int = MAX_FILES) -> Tuple[Stamps, Stamp]:
+    """Read the stamps of all files of a match, and its own; OSError if it is gone, UnusableError if it is refused."""
+    try:
+        too_long = len(name.encode("utf-8")) > MAX_NAME
+    except UnicodeEncodeError:
+        raise UnusableError("its name is not UTF-8") from None
+    if too_long:
+        raise UnusableError("its name is too long")
+    top = stamp_of(os.lstat(os.path.join(folder, encode_name(name))), "")
+    stamps: Stamps = {}
+    for path, stamp in _read_files(folder, name):
+        stamps[path] = stamp
+        if len(stamps) > budget:
+            raise UnusableError("it has too many files")
+    return stamps, top
+
+
+def _read_files(folder: bytes, name: str) -> Iterator[Tuple[str, Stamp]]:
+    """Yield the files of a match, and links within it; directories that hold none do not count."""
+    status = os.lstat(os.path.join(folder, encode_name(name)))
+    if stat.S_ISREG(status.st_mode):
+        yield name, stamp_of(status, "")
+    pending = [name] if stat.S_ISDIR(status.st_mode) else []
+    while pending:
+        inner = pending.pop()
+        for entry in list_entries(os.path.join(folder, encode_name(inner))):
+            path = f"{inner}/{decode_name(entry.name)}"
+            with suppress(OSError):  # removed meanwhile
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append(path)
+                elif stat.S_ISREG(status.st_mode) and not entry.name.startswith(OWN_PREFIX.encode("ascii")):
+                    yield path, stamp_of(status, "")
+                elif stat.S_ISLNK(status.st_mode):
+                    link = decode_name(os.readlink(entry.path))
+                    if is_inside(name, path, link):
+                        yield path, stamp_of(status, link)
+
+
+def stamp_of(status: os.stat_result, link: str) -> Stamp:
+    """Return what is unchanged while a file is not written to."""
+    executable = bool(status.st_mode & stat.S_IXUSR)
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, link, executable)
+
+
+def is_inside(name: str, path: str, target: str) -> bool:
+    """Return whether a link at a path leads to a place within the same match."""
+    leads_to = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    return bool(target) and not target.startswith("/") and f"{leads_to}/".startswith(f"{name}/")
+
+
+def is_written(top: bytes) -> bool:
+    """Return whether a process of this account has a file open for writing, at a path or below it."""
+    for pid in all_pids():
+        if pid != os.getpid():
+            with suppress(OSError):
+                folder = f"/proc/{pid}/fd"
+                for number in os.listdir(folder):
+                    path = os.fsencode(os.readlink(f"{folder}/{number}"))
+                    if (path + b"/").startswith(top + b"/") and _is_open_for_writing(pid, number):
+                        return True
+    return False
+
+
+def _is_open_for_writing(pid: int, number: str) -> bool:
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/fdinfo/{number}", "rb") as source:
+        for line in source:
+            if line.startswith(b"flags:"):
+                return int(line.split()[1], 8) & ACCESS_MODE != os.O_RDONLY
+    return False

@@ -1,0 +1,195 @@
+"""What a node has of the checkpoints of a run: seals, manifests, the files of other nodes, and where its own are.
+
+mirror/<run>/<slot>-<node>/
+  folder                the directory that the job's pattern is in
+  seals/<number>        Seal, as JSON
+  store/<aa>/<sha256>   manifests, and contents of files of other nodes
+
+What is in place belongs to the script and is only read; whether a file is still as it was sealed shows by its hash,
+which is remembered by its stamps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import Dict, Iterator, List, Optional, Set, Tuple
+
+from ....protocol.manifest import ManifestError, TreeEntry, encode_name
+from ....protocol.messages import record
+from ....protocol.messages.checkpoints import MAX_LINE, MAX_SEALS, Held, Part, Seal
+from ....protocol.run_paths import RunPaths
+from ....protocol.untrusted import MalformedError, parse_json
+from ...state.workdir import make_below, make_private, read_bytes, write_atomically
+from ..given_files import GivenFiles
+from ..hashing import Path, Sha
+from ..removal import ignore_step, list_entries, remove_quietly
+from ..staging.remembered_hashes import RememberedHashes
+from ..store import Store
+from .manifests import unpack_part
+
+MIRRORS, FOLDER, SEALS, STORE = "mirror", "folder", "seals", "store"
+
+
+def mirror_folder(rundir: str) -> str:
+    """Return where a node keeps checkpoints of the run."""
+    paths = RunPaths(rundir)
+    return os.path.join(paths.workdir, MIRRORS, paths.run_id, os.path.basename(rundir))
+
+
+def make_mirror_folder(rundir: str) -> str:
+    """Make it."""
+    paths = RunPaths(rundir)
+    return make_below(paths.workdir, MIRRORS, paths.run_id, os.path.basename(rundir))
+
+
+class Given(GivenFiles):
+    """What other nodes get: a mirrored content, or the file in place that has it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+
+    def path(self, sha: Sha) -> str:
+        """Return where a content lies; the receiver finds out if it has changed."""
+        mirrored = self._store.path(sha)
+        return mirrored if os.path.lexists(mirrored) else super().path(sha) or mirrored
+
+    def put_file(self, sha: Sha, path: bytes) -> None:
+        """Remember where a content is, the newest place."""
+        self._paths[sha] = path
+
+
+class Mirror:
+    """The generations that one node has; `folder` is that of the pattern. One thread changes it."""
+
+    def __init__(self, root: str, folder: bytes, hashes: RememberedHashes) -> None:
+        self.root, self._folder, self.hashes = root, folder, hashes
+        self.store = Store(root)
+        self.given = Given(self.store)
+        self.sizes: Dict[Sha, int] = {}  # of all that is given
+        self.seals: Dict[int, Seal] = {seal.number: seal for seal in read_seals(root)}
+        self.safe: Set[int] = set()
+        self._rows: Dict[Sha, List[TreeEntry]] = {}  # of manifests that are here
+        self._unsealed: Set[Sha] = set()  # manifests
+        make_private(os.path.join(root, SEALS))
+        write_atomically(os.path.join(root, FOLDER), folder)
+
+    def add_seal(self, seal: Seal) -> None:
+        """Write a seal down."""
+        content = json.dumps(record.to_json(seal)).encode("ascii")
+        write_atomically(os.path.join(self.root, SEALS, str(seal.number)), content)
+        self.seals[seal.number] = seal
+        self._unsealed.difference_update(part.manifest for part in seal.parts)
+
+    def find_seal(self, name: str, attempt: int) -> Optional[Seal]:
+        """Return the newest seal of a generation."""
+        found = [seal for seal in self.seals.values() if (seal.name, seal.attempt) == (name, attempt)]
+        return max(found, key=lambda seal: seal.number, default=None)
+
+    def add_own(self, name: str, part: Part, manifest: bytes) -> None:
+        """Keep the manifest of files that are in place here, and give them."""
+        self.store.add(part.manifest, manifest, part.size)
+        self._unsealed.add(part.manifest)
+        self.give_in_place(self.rows(name, part) or [])
+
+    def give_in_place(self, rows: List[TreeEntry]) -> None:
+        """Give files that are in place."""
+        for row in rows:
+            if row.kind == "file":
+                self.given.put_file(row.content, self.place(row))
+                self.sizes[row.content] = row.size
+
+    def rows(self, name: str, part: Part) -> Optional[List[TreeEntry]]:
+        """Return the files of a part; None if its manifest is not here, or is damaged."""
+        if part.manifest not in self._rows and part.files:
+            with suppress(OSError, ManifestError):
+                content = read_bytes(self.store.path(part.manifest)) or b""
+                self._rows[part.manifest] = unpack_part(name, part, content)
+                self.sizes[part.manifest] = part.size
+        return self._rows.get(part.manifest) if part.files else []
+
+    def place(self, row: TreeEntry) -> bytes:
+        """Return where a file belongs."""
+        return os.path.join(self._folder, encode_name(row.path))
+
+    def has_mirrored(self, sha: Sha, size: int) -> bool:
+        """Return whether a mirrored content is here and right; one that is not is removed."""
+        path = os.fsencode(self.store.path(sha))
+        if self._is_right(path, sha, size):
+            return True
+        with suppress(OSError):
+            os.unlink(path)
+        return False
+
+    def is_in_place(self, row: TreeEntry) -> bool:
+        """Return whether a file in place is as it was sealed."""
+        return self._is_right(self.place(row), row.content, row.size)
+
+    def _is_right(self, path: bytes, sha: Sha, size: int) -> bool:
+        try:
+            return os.lstat(path).st_size == size and self.hashes.hash(path, ignore_step)[0] == sha
+        except OSError:
+            return False
+
+    def has_part(self, name: str, part: Part) -> bool:
+        """Return whether all of a part is here, checked now."""
+        rows = self.rows(name, part)
+        files = [row for row in rows or () if row.kind == "file"]
+        is_here = all(self.is_in_place(row) or self.has_mirrored(row.content, row.size) for row in files)
+        return rows is not None and is_here
+
+    def held(self, most: int) -> Iterator[Held]:
+        """Yield the newest generations with what is here of them; of shared ones the keeper finds out."""
+        newest = sorted(self.seals.values(), key=lambda seal: -seal.number)
+        for seal in newest[: min(most, MAX_SEALS)]:
+            parts = [] if seal.shared else [part for part in seal.parts if self.has_part(seal.name, part)]
+            yield Held(seal=seal, parts=tuple(part.node_rank for part in parts))
+        self.hashes.save()
+
+    def give_mirrored(self, rows: List[TreeEntry]) -> None:
+        """Give contents that have been mirrored, and remember that they are right."""
+        contents = {row.content: row.size for row in rows if row.kind == "file"}
+        paths = [(self.store.path(sha), sha) for sha in contents]
+        written: List[Tuple[Path, os.stat_result, Sha]] = [(path, os.lstat(path), sha) for path, sha in paths]
+        self.hashes.remember_written(written)
+        self.sizes.update(contents)
+
+    def prune(self, keep: int) -> None:
+        """Remove generations that are older than the newest safe ones."""
+        if len(self.safe) < keep:
+            return
+        oldest = sorted(self.safe)[-keep]
+        for number in [number for number in self.seals if number < oldest]:
+            remove_quietly(os.path.join(self.root, SEALS, str(number)))
+            del self.seals[number]
+        self.safe = {number for number in self.safe if number >= oldest}
+        needed = set(self._unsealed)
+        for seal in self.seals.values():
+            for part in seal.parts:
+                needed.add(part.manifest)
+                needed.update(row.content for row in self.rows(seal.name, part) or [])
+        for manifest in self._unsealed & self._rows.keys():
+            needed.update(row.content for row in self._rows[manifest])
+        self._remove_unneeded(needed)
+
+    def _remove_unneeded(self, needed: Set[Sha]) -> None:
+        for sha in [sha for sha in self.sizes if sha not in needed]:
+            del self.sizes[sha]
+        for sha in [sha for sha in self._rows if sha not in needed]:
+            del self._rows[sha]
+        for folder in list_entries(self.store.root):
+            if len(folder.name) == 2:
+                for entry in list_entries(folder.path):
+                    if entry.name not in needed:
+                        remove_quietly(entry.path)
+
+
+def read_seals(root: str) -> Iterator[Seal]:
+    """Yield the seals that were written down."""
+    for entry in list_entries(os.path.join(root, SEALS)):
+        with suppress(OSError, MalformedError):
+            seal = record.read(Seal, parse_json(read_bytes(entry.path) or b"", MAX_LINE))
+            if seal is not None and str(seal.number) == entry.name:
+                yield seal

@@ -1,0 +1,71 @@
+"""Checkpoints are found, mirrored by the next node, and restored on a node that takes the place of a lost one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keepers import NodeKeeper, Ring, close_all, held_names, restore_from
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[NodeKeeper]]:
+    """Hold what a test starts."""
+    yield from close_all([])
+
+
+def start(nodes: list[NodeKeeper], root: Path, count: int, **settings: object) -> Ring:
+    """Start so many nodes, and an attempt on them."""
+    nodes += [NodeKeeper(root, number, **settings) for number in range(count)]
+    ring = Ring(*nodes)
+    ring.begin()
+    return ring
+
+
+def test_a_spare_gets_all_files_of_a_lost_node(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """After each node's part was taken by the next, any one node can be lost."""
+    ring = start(nodes, tmp_path, 3)
+    seal = ring.save("step-100", config=b"{}")
+    nodes[1].kill()
+    left = [(node, node.conclude()) for node in (nodes[0], nodes[2])]
+    assert [held_names(report) for _, report in left] == [[("step-100", [0, 2])], [("step-100", [1, 2])]]
+    spare = NodeKeeper(tmp_path, 7)
+    nodes.append(spare)
+    restored = spare.restore(restore_from(seal, *left), node_rank=1)
+    assert (restored.why, restored.path, restored.files) == ("", str(spare.folder / "step-100"), 4)
+    assert spare.read("step-100") == {
+        "config": b"{}",
+        **{f"gpu{number}.pt": f"step-100gpu{number}".encode() for number in range(3)},
+    }
+    again = nodes[0].restore(restore_from(seal, *left))
+    assert (again.why, again.files) == ("", 2)
+
+
+def test_a_checkpoint_is_marked_when_its_files_no_longer_change(
+    nodes: list[NodeKeeper], tmp_path: Path
+) -> None:
+    """Files of an earlier attempt do not count, and one that changes again is marked again."""
+    nodes.append(node := NodeKeeper(tmp_path, 0))
+    node.write("step-1", old=b"1")
+    node.begin()
+    node.write("step-2", new=b"2")
+    assert node.wait("marked").name == "step-2"
+    node.write("step-2", more=b"3")
+    assert node.wait("marked").name == "step-2"
+    node.write("step-1", new=b"1")
+    assert node.wait("marked").name == "step-1"
+    node.order("collect", attempt=1, name="step-1", identity="", node_rank=0)
+    part = node.wait("part").part
+    assert part is not None
+    assert (part.files, part.bytes) == (1, 1)  # not the one that was there before
+
+
+def test_a_file_that_is_written_last_marks_a_checkpoint(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Without it, a checkpoint is never marked; a node without files has an empty part."""
+    ring = start(nodes, tmp_path, 2, complete=".metadata")
+    nodes[0].write("step-1", data=b"1")
+    nodes[0].write("step-2", **{"data": b"1", ".metadata": b"2"})
+    assert nodes[0].wait("marked").name == "step-2"
+    parts = ring.collect("step-2")
+    assert [(part.node_rank, part.files) for part in parts] == [(0, 2), (1, 0)]
