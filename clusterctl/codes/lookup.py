@@ -37,6 +37,7 @@ FAMILIES: Mapping[str, str] = {
     "PULL": "Downloading results",
     "COPY": "Copying files",
     "STAGE": "Copying models and data to nodes",
+    "CKPT": "Checkpoints on several nodes",
     "CLEAN": "Cleaning up",
     "SLURM": "Slurm clusters",
     "LAB": "The lab",
@@ -47,9 +48,21 @@ FAMILIES: Mapping[str, str] = {
 @cache
 def entries() -> Mapping[str, Entry]:
     """Return every entry by its code."""
-    from clusterctl.codes import gpu, network, python, ranks, runs, specs, ssh, staging, system, usage
+    from clusterctl.codes import (
+        checkpoints,
+        gpu,
+        network,
+        python,
+        ranks,
+        runs,
+        specs,
+        ssh,
+        staging,
+        system,
+        usage,
+    )
 
-    tables = (ssh, python, gpu, network, system, specs, usage, runs, staging, ranks)
+    tables = (ssh, python, gpu, network, system, specs, usage, runs, staging, checkpoints, ranks)
     return {code: entry for table in tables for code, entry in table.ENTRIES.items()}
 
 

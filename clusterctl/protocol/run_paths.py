@@ -8,10 +8,10 @@
   outputs/<job>/         outlives runs and cleaning
   stage/                 what jobs stage
   trash/                 what is being removed
-  staged/, mirror/       see node/sync/staging/, node/sync/checkpoints/
+  staged/, mirror/       see node/sync/
   beacons/               by which `pull` finds nodes that share a home
   runs/<run>/0-.slurm/   what a run on a Slurm cluster has, see node/slurm/job_files.py
-  warm/                  see node/fork/warm_client.py
+  warm/                  node/fork/warm_client.py
   runs/<run>/<slot>-<node>/
     spec.json            what the agent carries out
     state.json           see messages/files.py

@@ -1,4 +1,4 @@
-"""Whose a directory of checkpoints is: files that two runs write to one place cannot be told apart.
+"""Which run a directory of checkpoints belongs to: which of two runs has written a file is not visible.
 
 mirror/.places/<digest>   the run's id; its keepers hold a shared lock, which the kernel frees when they end
 """

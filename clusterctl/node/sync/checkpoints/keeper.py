@@ -1,7 +1,7 @@
 """The process beside an agent that keeps checkpoints: orders come as lines, reports go back; see the messages.
 
     main thread   reads orders, and passes them on
-    looking       looks at what the script writes, every 2 s
+    scanning       looks at what the script writes, every 2 s
     work          hashes, takes, restores and removes, one after the other
     Provider      gives to other nodes
 
@@ -43,9 +43,9 @@ from ..staging.remembered_hashes import RememberedHashes
 from ..transfer import Provider
 from .claim import ClaimedError, claim_folder
 from .io_class import BEST_EFFORT, IDLE, set_io_class
-from .looking import Found, Looking, Stamps, UnusableError, read_match
 from .manifests import pack_part
 from .mirror import Mirror, make_mirror_folder
+from .scanning import Found, Scanner, Stamps, UnusableError, read_match
 from .transfers import CancelledError, Restoring, Transfer, mirror_part, parts_needed
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class Keeper:
         self._workdir, self._run_id = paths.workdir, paths.run_id
         self._channel, self._settings = channel, settings
         self._sending = threading.Lock()
-        self._looking = Looking(settings.path, settings.complete)
+        self._scanner = Scanner(settings.path, settings.complete)
         hashes = RememberedHashes(self._workdir, settings.node)
-        self._mirror = Mirror(make_mirror_folder(rundir), self._looking.folder, hashes)
-        self._looks: queue.Queue[Job] = queue.Queue()
+        self._mirror = Mirror(make_mirror_folder(rundir), self._scanner.folder, hashes)
+        self._scans: queue.Queue[Job] = queue.Queue()
         self._work: queue.Queue[Job] = queue.Queue()
         self._attempt, self._node_rank = 0, NodeRank(-1)
         self._turn = 0  # what was begun in an earlier one is given up
@@ -92,7 +92,7 @@ class Keeper:
         }
         self._port = Provider(self._mirror.given, self._mirror.sizes, offer).port
         self.send(KeeperReport(event="listening", port=self._port))
-        threading.Thread(target=self._serve_looks, daemon=True).start()
+        threading.Thread(target=self._serve_scans, daemon=True).start()
         threading.Thread(target=self._serve_work, daemon=True).start()
 
     def send(self, report: KeeperReport) -> None:
@@ -104,13 +104,13 @@ class Keeper:
             except OSError:
                 os._exit(0)
 
-    def note(self, name: str, code: str, why: str) -> None:
+    def send_note(self, name: str, code: str, why: str) -> None:
         """Report what people should know."""
         self.send(
             KeeperReport(event="note", attempt=max(1, self._attempt), name=name, code=code, why=why[:MAX_WHY])
         )
 
-    def obey(self, order: KeeperOrder) -> None:
+    def on_order(self, order: KeeperOrder) -> None:
         """Pass an order on; the main thread calls this, and waits for nothing."""
         handlers: Dict[str, Callable[[KeeperOrder], None]] = {
             "begin": self._on_begin,
@@ -118,7 +118,7 @@ class Keeper:
             "pause": self._on_pause,
             "conclude": self._on_conclude,
             "seal": self._on_seal,
-            "take": lambda order: self._work.put(partial(self._take, order, self._turn)),
+            "take": lambda order: self._work.put(partial(self._fetch_part, order, self._turn)),
             "safe": lambda order: self._work.put(partial(self._prune, order)),
             "restore": lambda order: self._work.put(partial(self._restore, order, self._turn)),
         }
@@ -128,16 +128,16 @@ class Keeper:
     def _on_begin(self, order: KeeperOrder) -> None:
         self._turn += 1
         self._attempt, self._node_rank = order.attempt, NodeRank(order.node_rank)
-        self._looks.put(self._begin if order.node_rank >= 0 else self._looking.paused.set)
+        self._scans.put(self._begin if order.node_rank >= 0 else self._scanner.paused.set)
 
     def _on_collect(self, order: KeeperOrder) -> None:
         if order.attempt == self._attempt:
             is_first = order.node_rank == self._node_rank
-            self._looks.put(partial(self._looking.collect, order.name, order.identity, is_first=is_first))
+            self._scans.put(partial(self._scanner.collect, order.name, order.identity, is_first=is_first))
 
     def _on_pause(self, _: KeeperOrder) -> None:
         self._turn += 1
-        self._looking.paused.set()
+        self._scanner.paused.set()
 
     def _on_conclude(self, order: KeeperOrder) -> None:
         self._on_pause(order)
@@ -149,17 +149,17 @@ class Keeper:
                 self._unwanted[order.seal.name] = order.seal.attempt
             self._work.put(partial(self._add_seal, order.seal))
 
-    # looking
+    # scanning
 
-    def _serve_looks(self) -> None:
+    def _serve_scans(self) -> None:
         due = time.monotonic()
         set_io_class(IDLE)
         while True:
             try:
-                job = self._looks.get(timeout=max(0.0, due - time.monotonic()))
+                job = self._scans.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 began = time.monotonic()
-                self._guard(self._look)
+                self._guard(self._scan)
                 pause = max(self._settings.look, LOOK_SHARE * (time.monotonic() - began))
                 due = time.monotonic() + pause
             else:
@@ -167,29 +167,31 @@ class Keeper:
 
     def _begin(self) -> None:
         self._claim_folder()
-        self._looking.begin()
+        self._scanner.begin()
         self.send(KeeperReport(event="begun", attempt=self._attempt))
 
     def _claim_folder(self) -> None:
         """Claim the directory of the checkpoints, once it is there."""
-        if self._claim is None and os.path.isdir(self._looking.folder):
+        if self._claim is None and os.path.isdir(self._scanner.folder):
             try:
-                self._claim = claim_folder(self._workdir, self._looking.folder, self._run_id)
+                self._claim = claim_folder(self._workdir, self._scanner.folder, self._run_id)
             except ClaimedError as error:
                 if not self._reported_claim:
-                    self.note("", "CC-CKPT-012", f"run {error} writes its checkpoints to the same directory")
+                    self.send_note(
+                        "", "CC-CKPT-012", f"run {error} writes its checkpoints to the same directory"
+                    )
                 self._reported_claim = True
 
-    def _look(self) -> None:
-        if self._looking.paused.is_set():
+    def _scan(self) -> None:
+        if self._scanner.paused.is_set():
             return
         if self._claim is None:
             self._claim_folder()
             if self._claim is None:
                 return
             if self._reported_claim:  # what the other run has written is no checkpoint of this one
-                self._looking.begin()
-        for found in self._looking.look():
+                self._scanner.begin()
+        for found in self._scanner.scan():
             self._on_found(found)
 
     def _on_found(self, found: Found) -> None:
@@ -209,7 +211,7 @@ class Keeper:
             part = Part(node_rank=self._node_rank)
             self.send(report.replace(part=None if found.why else part, why=found.why))
             if found.why:
-                self.note(found.name, "CC-CKPT-011", found.why)
+                self.send_note(found.name, "CC-CKPT-011", found.why)
         else:
             self._work.put(partial(self._hash, report, found.stamps))
 
@@ -221,7 +223,7 @@ class Keeper:
             self._guard(self._work.get())
 
     def _guard(self, job: Job) -> None:
-        """Run a job; an error of ours costs this job, and no other."""
+        """Run a job; an error of ours costs this job only."""
         try:
             job()
         except CancelledError:
@@ -229,7 +231,7 @@ class Keeper:
         except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the others go on
             failure = describe_failure(error)
             print(failure["traceback"] or failure["message"], file=sys.stderr, flush=True)
-            self.note("", failure["code"] or "CC-CKPT-014", failure["message"])
+            self.send_note("", failure["code"] or "CC-CKPT-014", failure["message"])
 
     def _hash(self, report: KeeperReport, stamps: Stamps) -> None:
         """Report this node's part of a generation whose files have settled."""
@@ -241,7 +243,7 @@ class Keeper:
 
         try:
             rows = [self._row(path, stamps, step) for path in sorted(stamps)]
-            now = read_match(self._looking.folder, name)[0]
+            now = read_match(self._scanner.folder, name)[0]
             if any(now.get(path) != stamp for path, stamp in stamps.items()):
                 raise ChangedError("its files changed or were removed while they were read")
             part, manifest = pack_part(self._node_rank, rows)
@@ -249,7 +251,7 @@ class Keeper:
         except (ChangedError, ManifestError, UnusableError, OSError, VerbError) as error:
             why = (describe_failure(error)["message"] if isinstance(error, OSError) else str(error))[:MAX_WHY]
             self.send(report.replace(why=why))
-            self.note(name, "CC-CKPT-011", why)
+            self.send_note(name, "CC-CKPT-011", why)
             return
         self.send(report.replace(part=part))
 
@@ -260,7 +262,7 @@ class Keeper:
         step()
         row = TreeEntry(path, "file", 0o755 if stamp.is_executable else 0o644, "", stamp.size)
         try:
-            sha, size = self._mirror.hashes.hash(self._mirror.place(row), step)
+            sha, size = self._mirror.hashes.hash(self._mirror.path_of(row), step)
         except FileNotFoundError:
             raise ChangedError("its files were removed while they were read") from None
         if size != stamp.size:
@@ -274,11 +276,11 @@ class Keeper:
 
     def _read_shared(self, seal: Seal) -> Optional[Stamps]:
         try:
-            return read_match(self._looking.folder, seal.name)[0] or None
+            return read_match(self._scanner.folder, seal.name)[0] or None
         except (OSError, UnusableError):
             return None
 
-    def _take(self, order: KeeperOrder, turn: int) -> None:
+    def _fetch_part(self, order: KeeperOrder, turn: int) -> None:
         part = order.part
         if part is None or turn != self._turn:
             return
@@ -288,10 +290,10 @@ class Keeper:
             why = mirror_part(self._mirror, transfer, order.name, part, order.sources)
         except VerbError as error:
             why = str(error)
-            self.note(order.name, error.code, why)
+            self.send_note(order.name, error.code, why)
         except OSError as error:
             why = describe_failure(error)["message"]
-            self.note(order.name, "CC-CKPT-010" if error.errno in DISK_ERRORS else "CC-CKPT-011", why)
+            self.send_note(order.name, "CC-CKPT-010" if error.errno in DISK_ERRORS else "CC-CKPT-011", why)
         self.send(report.replace(why=why[:MAX_WHY]))
 
     def _prune(self, order: KeeperOrder) -> None:
@@ -329,7 +331,7 @@ class Keeper:
         try:
             self._mirror.add_seal(seal)
             transfer = Transfer(self._settings.token, lambda: turn != self._turn, None)
-            restoring = Restoring(self._mirror, transfer, self._looking.folder, self._settings.complete)
+            restoring = Restoring(self._mirror, transfer, self._scanner.folder, self._settings.complete)
             parts = [] if seal.shared else parts_needed(seal, order.node_rank, self._settings.needs)
             restored = restoring.restore(restore, parts)
             if seal.shared and self._read_shared(seal) is None:
@@ -367,7 +369,7 @@ def main(arguments: List[str]) -> None:
             os._exit(0)  # what the threads do ends with the agent
         order = record.read(KeeperOrder, _parse(line))
         if order is not None:
-            keeper.obey(order)
+            keeper.on_order(order)
 
 
 def _parse(line: bytes) -> object:

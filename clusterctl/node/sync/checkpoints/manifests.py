@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, List
 from ....protocol.manifest import ManifestError, TreeEntry
 from ....protocol.messages.checkpoints import MAX_MANIFEST, Part
 from ..staging.staged import unpack_rows
-from .looking import is_inside
+from .scanning import is_inside
 
 if TYPE_CHECKING:
     from ....protocol.ranks import NodeRank
@@ -40,7 +40,7 @@ def unpack_part(name: str, part: Part, content: bytes) -> List[TreeEntry]:
         raise ManifestError("the manifest is not the one of the seal")
     rows = unpack_rows(content)
     if len(rows) != part.files or sum(row.size for row in rows) != part.bytes:
-        raise ManifestError("the manifest has not the files of the seal")
+        raise ManifestError("the manifest does not list the files of the seal")
     for row in rows:
         is_link_within = row.kind == "link" and is_inside(name, row.path, row.content)
         if not f"{row.path}/".startswith(f"{name}/") or not (row.kind == "file" or is_link_within):

@@ -56,7 +56,7 @@ class Given(GivenFiles):
         mirrored = self._store.path(sha)
         return mirrored if os.path.lexists(mirrored) else super().path(sha) or mirrored
 
-    def put_file(self, sha: Sha, path: bytes) -> None:
+    def set_file(self, sha: Sha, path: bytes) -> None:
         """Remember where a content is, the newest place."""
         self._paths[sha] = path
 
@@ -92,13 +92,13 @@ class Mirror:
         """Keep the manifest of files that are in place here, and give them."""
         self.store.add(part.manifest, manifest, part.size)
         self._unsealed.add(part.manifest)
-        self.give_in_place(self.rows(name, part) or [])
+        self.offer_originals(self.rows(name, part) or [])
 
-    def give_in_place(self, rows: List[TreeEntry]) -> None:
-        """Give files that are in place."""
+    def offer_originals(self, rows: List[TreeEntry]) -> None:
+        """Offer files that are in place."""
         for row in rows:
             if row.kind == "file":
-                self.given.put_file(row.content, self.place(row))
+                self.given.set_file(row.content, self.path_of(row))
                 self.sizes[row.content] = row.size
 
     def rows(self, name: str, part: Part) -> Optional[List[TreeEntry]]:
@@ -110,7 +110,7 @@ class Mirror:
                 self.sizes[part.manifest] = part.size
         return self._rows.get(part.manifest) if part.files else []
 
-    def place(self, row: TreeEntry) -> bytes:
+    def path_of(self, row: TreeEntry) -> bytes:
         """Return where a file belongs."""
         return os.path.join(self._folder, encode_name(row.path))
 
@@ -123,9 +123,9 @@ class Mirror:
             os.unlink(path)
         return False
 
-    def is_in_place(self, row: TreeEntry) -> bool:
+    def is_unchanged(self, row: TreeEntry) -> bool:
         """Return whether a file in place is as it was sealed."""
-        return self._is_right(self.place(row), row.content, row.size)
+        return self._is_right(self.path_of(row), row.content, row.size)
 
     def _is_right(self, path: bytes, sha: Sha, size: int) -> bool:
         try:
@@ -137,7 +137,7 @@ class Mirror:
         """Return whether all of a part is here, checked now."""
         rows = self.rows(name, part)
         files = [row for row in rows or () if row.kind == "file"]
-        is_here = all(self.is_in_place(row) or self.has_mirrored(row.content, row.size) for row in files)
+        is_here = all(self.is_unchanged(row) or self.has_mirrored(row.content, row.size) for row in files)
         return rows is not None and is_here
 
     def held(self, most: int) -> Iterator[Held]:
@@ -148,8 +148,8 @@ class Mirror:
             yield Held(seal=seal, parts=tuple(part.node_rank for part in parts))
         self.hashes.save()
 
-    def give_mirrored(self, rows: List[TreeEntry]) -> None:
-        """Give contents that have been mirrored, and remember that they are right."""
+    def offer_mirrored(self, rows: List[TreeEntry]) -> None:
+        """Offer contents that have been mirrored, and remember that they are right."""
         contents = {row.content: row.size for row in rows if row.kind == "file"}
         paths = [(self.store.path(sha), sha) for sha in contents]
         written: List[Tuple[Path, os.stat_result, Sha]] = [(path, os.lstat(path), sha) for path, sha in paths]

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from ....protocol.messages.contents import Source
 
 RETRY_DELAY = 1.0  # seconds between two rounds of all sources
-PATIENCE = 30.0  # seconds without a byte after which nobody gives it; a lost node is noticed earlier
+NO_DATA_LIMIT = (
+    30.0  # seconds without a byte after which no node gives it; the loss of a node is noticed earlier
+)
 MAX_MARGIN = 1 << 30  # bytes that mirrors leave free at most
 MARGIN_SHARE = 20  # of the file system, one such part is left free
 
@@ -52,7 +54,7 @@ class Transfer:
             time.sleep(max(0.0, self._began + self._came / self._rate - time.monotonic()))
         return self._is_cancelled()
 
-    def take(
+    def fetch(
         self, store: Store, sizes: Dict[Sha, int], missing: Set[Sha], sources: Tuple[Address, ...]
     ) -> str:
         """Take what is missing from the first source that has it; return why it did not come."""
@@ -73,30 +75,30 @@ class Transfer:
                 break
         return problem if missing else ""
 
-    def insist(
+    def retry(
         self, store: Store, sizes: Dict[Sha, int], missing: Set[Sha], sources: Tuple[Address, ...]
     ) -> None:
         """Take what is missing, again and again as long as something comes; VerbError if nothing does."""
-        due = time.monotonic() + PATIENCE
+        due = time.monotonic() + NO_DATA_LIMIT
         while missing:
             came = self._came
-            problem = self.take(store, sizes, missing, sources)
+            problem = self.fetch(store, sizes, missing, sources)
             if self._came > came:
-                due = time.monotonic() + PATIENCE
+                due = time.monotonic() + NO_DATA_LIMIT
             if missing:
                 if time.monotonic() > due or not sources:
                     raise VerbError("CC-CKPT-013", f"no node gives the files: {problem}")
                 time.sleep(RETRY_DELAY)
 
 
-def take_manifest(
-    mirror: Mirror, name: str, part: Part, take: Callable[[Dict[Sha, int], Set[Sha]], None]
+def fetch_manifest(
+    mirror: Mirror, name: str, part: Part, fetch: Callable[[Dict[Sha, int], Set[Sha]], None]
 ) -> List[TreeEntry]:
     """Return the files of a part, whose manifest is here or comes from another node; VerbError if it is refused."""
     rows = mirror.rows(name, part)
     if rows is None:
         remove_quietly(mirror.store.path(part.manifest))
-        take({part.manifest: part.size}, {part.manifest})
+        fetch({part.manifest: part.size}, {part.manifest})
         rows = mirror.rows(name, part)
     if rows is None:
         raise VerbError("CC-CKPT-013", "the manifest is not the one of the seal")
@@ -108,18 +110,18 @@ def mirror_part(
 ) -> str:
     """Take a part as a mirror; return why it did not come. An OSError is the disk's."""
 
-    def take(sizes: Dict[Sha, int], missing: Set[Sha]) -> None:
-        problem = transfer.take(mirror.store, sizes, missing, sources)
+    def fetch(sizes: Dict[Sha, int], missing: Set[Sha]) -> None:
+        problem = transfer.fetch(mirror.store, sizes, missing, sources)
         if problem:
             raise VerbError("CC-CKPT-011", problem)
 
     try:
-        rows = take_manifest(mirror, name, part, take)
+        rows = fetch_manifest(mirror, name, part, fetch)
         sizes = content_sizes(rows)
         missing = {sha for sha, size in sizes.items() if not mirror.has_mirrored(sha, size)}
         check_margin(mirror.root, sum(sizes[sha] for sha in missing))
-        take(sizes, missing)
-        mirror.give_mirrored(rows)
+        fetch(sizes, missing)
+        mirror.offer_mirrored(rows)
     except VerbError as error:
         if error.code == "CC-CKPT-010":
             raise
@@ -156,7 +158,7 @@ class Restoring:
         taken: Set[str] = set()
         pieces = []
         for part in parts:
-            rows = self._take_rows(seal, part, sources.get(part.node_rank, ()))
+            rows = self._fetch_rows(seal, part, sources.get(part.node_rank, ()))
             pieces.append((part, [row for row in rows if row.path not in taken]))
             taken.update(row.path for row in rows)
         marker = f"{seal.name}/{self._complete}"
@@ -170,19 +172,19 @@ class Restoring:
             os.fsdecode(os.path.join(self._folder, encode_name(seal.name))), self._files, self._bytes
         )
 
-    def _take_rows(self, seal: Seal, part: Part, sources: Tuple[Address, ...]) -> List[TreeEntry]:
-        def take(sizes: Dict[Sha, int], missing: Set[Sha]) -> None:
-            self._transfer.insist(self._mirror.store, sizes, missing, sources)
+    def _fetch_rows(self, seal: Seal, part: Part, sources: Tuple[Address, ...]) -> List[TreeEntry]:
+        def fetch(sizes: Dict[Sha, int], missing: Set[Sha]) -> None:
+            self._transfer.retry(self._mirror.store, sizes, missing, sources)
 
         try:
-            return take_manifest(self._mirror, seal.name, part, take)
+            return fetch_manifest(self._mirror, seal.name, part, fetch)
         finally:
             self._mirror.store.abandon()
 
     def _remove_other_marker(self, rows: Iterator[TreeEntry]) -> None:
         """Remove a marker that is not this generation's: with it a half restored one would seem whole."""
         for row in rows:
-            path = self._mirror.place(row)
+            path = self._mirror.path_of(row)
             with suppress(OSError):
                 if self._mirror.hashes.hash(path, ignore_step)[0] != row.content:
                     os.unlink(path)
@@ -198,13 +200,13 @@ class Restoring:
             for sha in sorted(missing):
                 self._copy_mirrored(destination, sha, sizes[sha])
             missing = {sha for sha, size in sizes.items() if not destination.has(sha, size)}
-            self._transfer.insist(destination, sizes, missing, sources)
+            self._transfer.retry(destination, sizes, missing, sources)
             destination.finish(rows)
         report = destination.report
         if report["kept"]:
             raise VerbError("CC-COPY-003", f"{report['kept'][0]} is not a file")
         self._files, self._bytes = self._files + report["files"], self._bytes + report["bytes"]
-        self._mirror.give_in_place(rows)
+        self._mirror.offer_originals(rows)
 
     def _copy_mirrored(self, destination: Destination, sha: Sha, size: int) -> None:
         """Copy a content from the mirror, if it is there; one that turns out wrong is removed there."""

@@ -23,7 +23,7 @@ OWN_PREFIX = ".clusterctl-"  # files that transfers write beside those that they
 UNCHANGED = 2  # looks in which a match is the same; one where the job names the file that is written last
 ABSENT = 3  # looks without any file, after which a node has none of a checkpoint that others have
 ABSENT_WRITER = (
-    150  # the same for a node that has written others, where no file tells that all have been written
+    150  # the same for a node that has written others, where no file shows that all have been written
 )
 ACCESS_MODE = 0o3  # of the flags of an open file
 IGNORE_WRITERS = 10  # looks in which nothing has changed although a file is open for writing
@@ -77,7 +77,7 @@ class Collection:
         self.absent = 0  # looks
 
 
-class Looking:
+class Scanner:
     """The matches of one attempt; all methods but `pause` belong to one thread."""
 
     def __init__(self, pattern: str, complete: str) -> None:
@@ -102,7 +102,7 @@ class Looking:
         """Find a generation, at the next looks; one that is asked for later takes the place of an earlier one."""
         self._collections = {name: Collection(identity, is_first=is_first)}
 
-    def look(self) -> List[Found]:
+    def scan(self) -> List[Found]:
         """Look once; nothing is found if ranks may have died meanwhile."""
         if self.paused.is_set():
             return []
