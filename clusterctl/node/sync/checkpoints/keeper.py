@@ -326,7 +326,7 @@ class Keeper:
         if restore is None or turn != self._turn:
             return
         seal, began = restore.seal, time.monotonic()
-        report = KeeperReport(event="restored", attempt=order.attempt, name=seal.name)
+        report = KeeperReport(event="restored", attempt=order.attempt, name=seal.name, serial=order.serial)
         set_io_class(BEST_EFFORT)
         try:
             self._mirror.add_seal(seal)

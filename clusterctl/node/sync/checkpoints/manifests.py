@@ -10,13 +10,15 @@ import json
 import zlib
 from typing import TYPE_CHECKING, List
 
-from ....protocol.manifest import ManifestError, TreeEntry
+from ....protocol.manifest import ManifestError, TreeEntry, parse_manifest
 from ....protocol.messages.checkpoints import MAX_MANIFEST, Part
-from ..staging.staged import unpack_rows
+from ....protocol.untrusted import MalformedError, parse_json
 from .scanning import is_inside
 
 if TYPE_CHECKING:
     from ....protocol.ranks import NodeRank
+
+MAX_TEXT, MAX_VALUES = 64 << 20, 4_000_000  # bytes, values of JSON
 
 
 def pack_part(node_rank: NodeRank, rows: List[TreeEntry]) -> tuple[Part, bytes]:
@@ -38,7 +40,7 @@ def unpack_part(name: str, part: Part, content: bytes) -> List[TreeEntry]:
     """Return the rows of a part's manifest; ManifestError if they are not what the part promises."""
     if len(content) != part.size or hashlib.sha256(content).hexdigest() != part.manifest:
         raise ManifestError("the manifest is not the one of the seal")
-    rows = unpack_rows(content)
+    rows = _unpack_rows(content)
     if len(rows) != part.files or sum(row.size for row in rows) != part.bytes:
         raise ManifestError("the manifest does not list the files of the seal")
     for row in rows:
@@ -46,3 +48,14 @@ def unpack_part(name: str, part: Part, content: bytes) -> List[TreeEntry]:
         if not f"{row.path}/".startswith(f"{name}/") or not (row.kind == "file" or is_link_within):
             raise ManifestError(f"the manifest holds an entry that is refused: {row.path!r}")
     return rows
+
+
+def _unpack_rows(content: bytes) -> List[TreeEntry]:
+    decompressor = zlib.decompressobj()
+    try:
+        raw = parse_json(decompressor.decompress(content, MAX_TEXT), MAX_TEXT, MAX_VALUES)
+    except (zlib.error, MalformedError) as error:
+        raise ManifestError(f"the manifest cannot be read: {error}") from None
+    if not decompressor.eof:
+        raise ManifestError("it has too many files")
+    return parse_manifest(raw)

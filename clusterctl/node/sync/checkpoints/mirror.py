@@ -92,10 +92,10 @@ class Mirror:
         """Keep the manifest of files that are in place here, and give them."""
         self.store.add(part.manifest, manifest, part.size)
         self._unsealed.add(part.manifest)
-        self.offer_originals(self.rows(name, part) or [])
+        self.offer(self.rows(name, part) or [])
 
-    def offer_originals(self, rows: List[TreeEntry]) -> None:
-        """Offer files that are in place."""
+    def offer(self, rows: List[TreeEntry]) -> None:
+        """Offer files that are here, mirrored or in place."""
         for row in rows:
             if row.kind == "file":
                 self.given.set_file(row.content, self.path_of(row))
@@ -138,6 +138,8 @@ class Mirror:
         rows = self.rows(name, part)
         files = [row for row in rows or () if row.kind == "file"]
         is_here = all(self.is_unchanged(row) or self.has_mirrored(row.content, row.size) for row in files)
+        if is_here:
+            self.offer(files)
         return rows is not None and is_here
 
     def held(self, most: int) -> Iterator[Held]:
@@ -148,13 +150,13 @@ class Mirror:
             yield Held(seal=seal, parts=tuple(part.node_rank for part in parts))
         self.hashes.save()
 
-    def offer_mirrored(self, rows: List[TreeEntry]) -> None:
-        """Offer contents that have been mirrored, and remember that they are right."""
+    def remember_mirrored(self, rows: List[TreeEntry]) -> None:
+        """Offer contents that were mirrored just now, and remember that they are right."""
         contents = {row.content: row.size for row in rows if row.kind == "file"}
         paths = [(self.store.path(sha), sha) for sha in contents]
         written: List[Tuple[Path, os.stat_result, Sha]] = [(path, os.lstat(path), sha) for path, sha in paths]
         self.hashes.remember_written(written)
-        self.sizes.update(contents)
+        self.offer(rows)
 
     def prune(self, keep: int) -> None:
         """Remove generations that are older than the newest safe ones."""

@@ -121,7 +121,7 @@ def mirror_part(
         missing = {sha for sha, size in sizes.items() if not mirror.has_mirrored(sha, size)}
         check_margin(mirror.root, sum(sizes[sha] for sha in missing))
         fetch(sizes, missing)
-        mirror.offer_mirrored(rows)
+        mirror.remember_mirrored(rows)
     except VerbError as error:
         if error.code == "CC-CKPT-010":
             raise
@@ -206,7 +206,7 @@ class Restoring:
         if report["kept"]:
             raise VerbError("CC-COPY-003", f"{report['kept'][0]} is not a file")
         self._files, self._bytes = self._files + report["files"], self._bytes + report["bytes"]
-        self._mirror.offer_originals(rows)
+        self._mirror.offer(rows)
 
     def _copy_mirrored(self, destination: Destination, sha: Sha, size: int) -> None:
         """Copy a content from the mirror, if it is there; one that turns out wrong is removed there."""

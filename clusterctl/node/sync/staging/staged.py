@@ -105,12 +105,8 @@ def parse_record(raw: Untrusted) -> Optional[StagedRecord]:
 
 
 def read_rows(workdir: str, path: str) -> List[TreeEntry]:
-    """Return the manifest of what was staged at a path."""
-    return unpack_rows(read_bytes(os.path.join(staged_folder(workdir), f"{record_name(path)}.rows")) or b"")
-
-
-def unpack_rows(content: bytes) -> List[TreeEntry]:
-    """Read a manifest; empty if it cannot be read."""
+    """Return the manifest of what was staged at a path; empty if it cannot be read."""
+    content = read_bytes(os.path.join(staged_folder(workdir), f"{record_name(path)}.rows")) or b""
     decompressor = zlib.decompressobj()
     try:
         text = decompressor.decompress(content, MAX_ROWS)
