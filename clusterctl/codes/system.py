@@ -111,6 +111,16 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(fix="{command}  # if the job resumes from it"),
         },
     ),
+    "CC-DISK-011": Entry(
+        "warning",
+        "the job may restart, and its checkpoints are on the disk of one node each",
+        why="A lost node takes its files along: a spare that replaces it has none of them, and the run starts from the beginning or fails.",
+        what="The job has `restart` for lost nodes, uses `${output_dir}`, and that is on a local disk. With `checkpoints:` the nodes keep copies for each other while the job runs, and a restart resumes from the newest one that is whole.",
+        do="Add `checkpoints:` to the job: [Checkpoints that survive a lost node](../restarts.md#checkpoints-that-survive-a-lost-node); if the script writes them elsewhere, `waive` this finding",
+        cases={
+            "": Case(fix=Same('checkpoints: {path: "{path}"}')),
+        },
+    ),
     "CC-SYS-001": Entry(
         "error",
         "two nodes are the same machine",

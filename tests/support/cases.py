@@ -29,7 +29,8 @@ from clusterctl.protocol.messages.checks import MASTER, MESH, MeshPath, MeshResu
 from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
-from clusterctl.specs.job.model import Job
+from clusterctl.specs.job.checkpoints import Checkpoints
+from clusterctl.specs.job.model import Job, Restart
 from clusterctl.specs.job.stage import Stage
 
 HERE = Path(__file__).parents[1] / "plans" / "cases"
@@ -124,7 +125,12 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
 def job_of(written: Mapping[str, Any]) -> Job:
     """Return the job of a case; its `stage` is a list of sources."""
     stage = tuple(Stage(source=source) for source in written.get("stage", ()))
-    return Job(**{"name": "j", "file": "job.yaml", "script": "t.py", **written, "stage": stage})
+    groups = {
+        key: kind(**written[key])
+        for key, kind in (("restart", Restart), ("checkpoints", Checkpoints))
+        if key in written
+    }
+    return Job(**{"name": "j", "file": "job.yaml", "script": "t.py", **written, **groups, "stage": stage})
 
 
 def code_of(files: Mapping[str, str], nnodes: int) -> JobCode:

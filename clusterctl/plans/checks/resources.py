@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -17,6 +19,7 @@ from clusterctl.plans.checks.system import (
 )
 from clusterctl.protocol.messages.facts import Checkpoint, Disk, Facts
 from clusterctl.protocol.run_paths import WorkdirPaths
+from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names, group_values
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
@@ -293,6 +296,42 @@ def checkpoint_is_scattered(context: CheckContext) -> Iterator[Hit]:
     command = command_line("cp", "--gather", source, command=context.program)
     evidence = tr("{path}: {held}", path=newest.path, held=held)
     yield across_nodes(list(parts), evidence, command=command)
+
+
+@check("CC-DISK-011", needs=("workdir_disk",))
+def checkpoints_are_lost_with_a_node(context: CheckContext) -> Iterator[Hit]:
+    job = context.job
+    if job is None or job.restart is None or job.checkpoints is not None or "node_lost" not in job.restart.on:
+        return
+    local = [
+        node.name for node, facts in context.known if facts.workdir_disk.kind not in NETWORK_FILE_SYSTEMS
+    ]
+    newest = next((facts.checkpoint.path for _, facts in context.known if facts.checkpoint.path), "")
+    if len(local) > 1 and (newest or _uses_output_dir(context, job)):
+        kinds = {facts.workdir_disk.kind or "?" for node, facts in context.known if node.name in local}
+        evidence = tr(
+            "outputs of {nodes} are on a local disk ({kind})",
+            nodes=fold_names(local),
+            kind=", ".join(sorted(kinds)),
+        )
+        yield across_nodes(local, evidence, path=_pattern_of(newest))
+
+
+def _uses_output_dir(context: CheckContext, job: Job) -> bool:
+    """Return whether the job passes the directory to its program, or its code reads the variable."""
+    code = context.local_facts.code
+    texts = [*job.args, *job.command, *job.env.values()]
+    return any("${output_dir}" in text for text in texts) or any(
+        "CLUSTERCTL_OUTPUT_DIR" in text for text in (code.texts.values() if code else ())
+    )
+
+
+def _pattern_of(path: str) -> str:
+    """Return the pattern of the checkpoints: as one is named that is there, else an example."""
+    if not re.fullmatch(r"[A-Za-z0-9._/-]*[0-9][A-Za-z0-9._-]*", path) or not _stays_inside(path):
+        return "${output_dir}/step-*"
+    folder, name = posixpath.split(path)
+    return posixpath.join("${output_dir}", folder, re.sub(r"[0-9]+", "*", name))
 
 
 def _stays_inside(path: str) -> bool:
