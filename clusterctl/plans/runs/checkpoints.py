@@ -100,7 +100,7 @@ def describe_checkpoints(checkpoints: Sequence[Checkpoint], now: float) -> str:
     texts += [_describe(checkpoint, now) for checkpoint in later[-1:] if checkpoint.state != "lost"]
     texts += [_describe(safe, now)] if safe else [tr("none is safe")] if lost else []
     if checkpoints and checkpoints[-1].state == "skipped":
-        texts.append(_describe_skipped(checkpoints[-1].name, checkpoints[-1].note))
+        texts.append(_describe_skipped(checkpoints[-1].name, translate_node_text(checkpoints[-1].note)))
     return tr("; ").join(texts)
 
 
@@ -128,10 +128,8 @@ def _describe(checkpoint: Checkpoint, now: float) -> str:
     )
 
 
-def _describe_skipped(name: str, note: str) -> str:
-    if not note:
-        return tr("{name} was skipped", name=name)
-    return tr("{name} was skipped: {why}", name=name, why=translate_node_text(note))
+def _describe_skipped(name: str, why: str) -> str:
+    return tr("{name} was skipped: {why}", name=name, why=why) if why else tr("{name} was skipped", name=name)
 
 
 def describe_event(event: Untrusted) -> tuple[str, bool]:
@@ -141,19 +139,32 @@ def describe_event(event: Untrusted) -> tuple[str, bool]:
         return _describe_resume(event, name), False
     if kind != "checkpoint":
         return "", False
-    note = event.text("note", MAX_NOTE)
-    why = translate_node_text(note)
+    why = translate_node_text(event.text("note", MAX_NOTE))
     state = event.one_of("state", STAGES)
-    if state == "skipped":
-        return tr("checkpoint {text}", text=_describe_skipped(name, note)), True
-    if state == "lost":
-        text = tr("checkpoint {name} is lost", name=name)
-        return (tr("{text}: {reason}", text=text, reason=why) if why else text), True
     if state == "safe":
         return (
             tr("checkpoint {name}: {why}", name=name, why=why) if why else _describe_safe(event, name)
         ), False
-    return ("" if state else why), True
+    return _describe_problem(event, state, name, why), True
+
+
+def _describe_problem(event: Untrusted, state: Stage | Literal[""], name: str, why: str) -> str:
+    """Describe what is not safe; empty for what is on its way. Without a state it is about a node alone."""
+    if state == "skipped":
+        return tr("checkpoint {text}", text=_describe_skipped(name, why))
+    if state == "lost":
+        text = tr("checkpoint {name} is lost", name=name)
+        return tr("{text}: {reason}", text=text, reason=why) if why else text
+    if state == "copying" and why:
+        copies = event.count("copies", MAX_COUNT)
+        return trn(
+            "checkpoint {name} has {n} copy: {why}",
+            "checkpoint {name} has {n} copies: {why}",
+            copies,
+            name=name,
+            why=why,
+        )
+    return "" if state else why
 
 
 def _describe_safe(event: Untrusted, name: str) -> str:

@@ -105,6 +105,10 @@ def test_the_checkpoint_of_the_latest_attempt_is_what_it_resumed_from() -> None:
         ),
         ({"event": "checkpoint", "name": "step-3", "state": "copying"}, ("", True)),
         (
+            {"event": "checkpoint", "name": "step-3", "state": "copying", "copies": 1, "note": "no room"},
+            ("checkpoint step-3 has 1 copy: no room", True),
+        ),
+        (
             {"event": "checkpoint", "name": "step-3", "note": "No space left on device"},
             ("No space left on device", True),
         ),
