@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import deepspeed
@@ -29,6 +30,15 @@ def build_model(seed: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4))
 
 
+def resume(engine: deepspeed.DeepSpeedEngine) -> int:
+    """Load the checkpoint that a restart goes on from; returns its step, 0 without one."""
+    restored = os.environ.get("CLUSTERCTL_RESUME")
+    if not restored:
+        return 0
+    _, state = engine.load_checkpoint(str(Path(restored).parent), tag=Path(restored).name)
+    return int(state["step"])
+
+
 def train(options: argparse.Namespace) -> None:
     """Train, and save: each rank writes its part of the optimizer's state."""
     config = json.loads(CONFIG.read_text(encoding="utf-8"))
@@ -38,8 +48,8 @@ def train(options: argparse.Namespace) -> None:
     stage = engine.zero_optimization_stage()
     print(f"rank {rank} of {world}, {engine.device}, ZeRO stage {stage}", flush=True)
     teacher = build_model(seed=1).to(engine.device)
-    random = torch.Generator().manual_seed(rank)
-    for step in range(1, options.steps + 1):
+    for step in range(resume(engine) + 1, options.steps + 1):
+        random = torch.Generator().manual_seed(step * world + rank)
         x = torch.randn(32, 16, generator=random).to(engine.device)
         with torch.no_grad():
             target = teacher(x)
@@ -51,9 +61,9 @@ def train(options: argparse.Namespace) -> None:
             dist.all_reduce(mean)
             if rank == 0:
                 print(f"step {step}/{options.steps}  loss {mean.item() / world:.4f}", flush=True)
-    engine.save_checkpoint(str(options.output), tag="last")
+            engine.save_checkpoint(str(options.output), tag=f"step-{step}", client_state={"step": step})
     if rank == 0:
-        print(f"saved {options.output / 'last'}", flush=True)
+        print(f"saved {options.output / f'step-{options.steps}'}", flush=True)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--save-every", type=int, default=10, help="steps between two checkpoints")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for checkpoints")
     parser.add_argument(
-        "--resume", action="store_true", help="go on from the last checkpoint if there is one"
+        "--resume", action="store_true", help="go on from the last checkpoint of an earlier run"
     )
     return parser.parse_args()
 
@@ -84,46 +84,23 @@ def find_checkpoint(folder: Path) -> Path | None:
     return folder / chosen[0] if chosen[0] else None
 
 
-def share_parts(folder: Path) -> int:
-    """Give each node the files that it lacks, since DCP reads all of them everywhere; returns how many were sent.
-
-    With a file system that all nodes share nothing is sent. The files go through memory: for parts of many
-    gigabytes copy them before the start instead.
-    """
-    first_of_node = os.environ["LOCAL_RANK"] == "0"
-    mine = sorted(file.name for file in folder.glob("*")) if first_of_node else None
-    lists: list[list[str] | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(lists, mine)
-    holders = {name: rank for rank, names in reversed([*enumerate(lists)]) for name in names or ()}
-    missing = [
-        name for name in sorted(holders) if any(names is not None and name not in names for names in lists)
-    ]
-    for name in missing:
-        box = [(folder / name).read_bytes() if dist.get_rank() == holders[name] else None]
-        dist.broadcast_object_list(box, src=holders[name])
-        if first_of_node and not (folder / name).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            aside = folder / f"{name}.tmp"
-            aside.write_bytes(box[0] or b"")
-            aside.replace(folder / name)
-    dist.barrier()  # no rank reads before all files are there
-    return len(missing)
-
-
 def say(text: str) -> None:
     """Print a line once, not once per rank."""
     if dist.get_rank() == 0:
         print(text, flush=True)
 
 
-def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Return the step of the last checkpoint, loaded; 0 if there is none."""
-    found = find_checkpoint(folder)
+def resume(options: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Return the step of the checkpoint to go on from, loaded; 0 if there is none.
+
+    After a restart clusterctl has put all of its files on every node, and names it.
+    """
+    restored = os.environ.get("CLUSTERCTL_RESUME")
+    found = Path(restored) if restored else find_checkpoint(options.output) if options.resume else None
     if found is None:
         return 0
-    sent = share_parts(found)
     step = load(found, model, optimizer)
-    say(f"resumed after step {step}; {sent} files of the checkpoint sent between nodes")
+    say(f"resumed after step {step}")
     return step
 
 
@@ -135,7 +112,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     own = sum(parameter.to_local().numel() for parameter in model.parameters())
     total = sum(parameter.numel() for parameter in model.parameters())
     print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {own} of {total} parameters", flush=True)
-    done = resume(options.output, model, optimizer) if options.resume else 0
+    done = resume(options, model, optimizer)
     for step in range(done + 1, options.steps + 1):
         random = torch.Generator().manual_seed(step * dist.get_world_size() + dist.get_rank())
         x = torch.randn(32, WIDTH, generator=random).to(device)
@@ -160,7 +137,7 @@ def main() -> None:
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
     if gpu:
         torch.cuda.set_device(device)
-    # With GPUs both: DCP and share_parts exchange objects over Gloo.
+    # With GPUs both: DCP and find_checkpoint exchange objects over Gloo.
     dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo")
     try:
         train(options, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import torch
@@ -50,8 +51,8 @@ def main() -> None:
         per_device_train_batch_size=16,
         learning_rate=1e-2,
         logging_steps=10,
-        save_steps=options.steps,
-        save_total_limit=1,
+        save_steps=20,
+        save_total_limit=2,
         use_cpu=not torch.cuda.is_available(),  # else each rank would train alone, as rank 0 of 1
         dataloader_pin_memory=torch.cuda.is_available(),
         report_to="none",
@@ -62,7 +63,7 @@ def main() -> None:
         flush=True,
     )
     trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=Counting(4096))
-    trainer.train()
+    trainer.train(resume_from_checkpoint=os.environ.get("CLUSTERCTL_RESUME") or None)
     if trainer.is_world_process_zero():
         print(f"saved {options.output}/checkpoint-{options.steps}", flush=True)
 

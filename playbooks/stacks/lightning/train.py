@@ -60,20 +60,22 @@ def main() -> None:
     lightning.seed_everything(1, verbose=False)
     x = torch.linspace(-3, 3, 2048).unsqueeze(1)
     local, world = (int(os.environ.get(name, "1")) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+    saving = ModelCheckpoint(options.output, filename="{epoch}", enable_version_counter=False)
     trainer = lightning.Trainer(
         accelerator="auto",
         strategy="ddp",
         devices=local,
         num_nodes=world // local,
         max_epochs=options.epochs,
-        callbacks=[Report(), ModelCheckpoint(options.output, filename="last", enable_version_counter=False)],
+        callbacks=[Report(), saving],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(Curve(), DataLoader(TensorDataset(x, x.sin()), batch_size=32, shuffle=True))
+    data = DataLoader(TensorDataset(x, x.sin()), batch_size=32, shuffle=True)
+    trainer.fit(Curve(), data, ckpt_path=os.environ.get("CLUSTERCTL_RESUME") or None)
     if trainer.is_global_zero:
-        print(f"saved {options.output / 'last.ckpt'}", flush=True)
+        print(f"saved {saving.best_model_path}", flush=True)
 
 
 if __name__ == "__main__":
