@@ -22,7 +22,7 @@ from clusterctl.plans.diagnose.evidence import MAX_ENTRIES, MAX_RECENT, NodeEvid
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.facts.utilization import parse_sample
 from clusterctl.plans.runs.history import NodeRecord, RecordParser
-from clusterctl.plans.runs.state import NodeState
+from clusterctl.plans.runs.state import NodeState, latest_part
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.states import SUCCEEDED, RunState
 from clusterctl.specs.inventory.model import Node
@@ -88,7 +88,7 @@ def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Ke
     if has_succeeded or not any(part.diagnosed for part in known.values()):
         return None
     silent_nodes = [name for name in parts if name not in known]
-    world = next((part.world_size for part in known.values() if part.world_size), None)
+    world = latest_part(known).world_size or None
     run = run.on(node for node in run.nodes if node.name in known and node.name in run.interpreters)
     kept = run.collect(lambda c, node, python: tasks.read_kept(c, node, python, run.run_id)).nodes
     missing = [node.name for node in run.nodes if node.name not in kept]

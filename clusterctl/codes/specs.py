@@ -242,6 +242,11 @@ ENTRIES: Mapping[str, Entry] = {
             "stall-restart": Case(
                 "stall.then: restart needs the key restart", "add `restart: {max: 3}`, or write `then: stop`"
             ),
+            "min-nodes-restart": Case("min_nodes needs the key restart", "add `restart: {max: 3}`"),
+            "min-nodes": Case(
+                "min_nodes: {text} is not less than nodes: {nodes}",
+                "set a smaller number, or remove min_nodes",
+            ),
             "not-name": Case(
                 "{text} is not a valid name",
                 "use only letters, digits, '.', '_' and '-', starting with a letter or digit",

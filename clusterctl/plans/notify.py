@@ -182,8 +182,10 @@ def is_for_end(when: Sequence[str], state: str) -> bool:
 def render_message(run_end: RunEnd) -> str:
     """Write the message, always in English: what ended how, after how long, why, and the command for the rest."""
     verdict = run_end.verdict
-    attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
-    head = f"{run_end.job} {verdict.state} after {english_of(render_duration(run_end.seconds))}{attempts}"
+    details = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
+    if verdict.smaller is not None:
+        details += f", the last on {verdict.smaller['nodes']} of {verdict.smaller['of']} nodes"
+    head = f"{run_end.job} {verdict.state} after {english_of(render_duration(run_end.seconds))}{details}"
     location = f"run {verdict.run_id} on {run_end.cluster}, {fold_names(verdict.node_states)}"
     return "\n".join(map(_cut, [head, location, *_render_why(verdict), _render_next_command(run_end)]))
 

@@ -390,6 +390,10 @@ _DURATION = {
 }
 Limit = Annotated[float, ScalarType(to_translate("a time"), values.parse_limit, _DURATION)]
 Duration = Annotated[float, ScalarType(to_translate("a time"), values.parse_duration, _DURATION)]
+OptionalCount = Annotated[
+    int | None,
+    optional(to_translate("a whole number"), values.parse_positive, whole_number_schema(minimum=1)),
+]
 OptionalLimit = Annotated[float | None, optional(to_translate("a time"), values.parse_limit, _DURATION)]
 WarmTime = Annotated[float | None, optional(to_translate("a time"), _parse_warm_time, _DURATION)]
 _SIZE = {"type": ["string", "integer"], "pattern": f"^({values.SIZE_PATTERN})$", "minimum": 0, "maximum": 0}

@@ -22,7 +22,14 @@ from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.runs.checkpoints import describe_event as describe_checkpoint_event
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.rows import describe_halted
-from clusterctl.plans.runs.state import HaltedProcess, NodeState, SlotState, attempt_of, roster_of
+from clusterctl.plans.runs.state import (
+    HaltedProcess,
+    NodeState,
+    SlotState,
+    attempt_of,
+    find_smaller,
+    roster_of,
+)
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, describe_world_event, is_recorded
 from clusterctl.protocol.end_record import (
     MAX_ATTEMPTS,
@@ -185,7 +192,13 @@ class AttemptTracker:
         self._running = newest.state != WAITING or (self._running and not is_new)
         if is_new:
             nodes = _render_participants(roster, previous)
-            self._pending_notices.append(tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes))
+            notice = tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes)
+            smaller = find_smaller(known)
+            if smaller is not None:
+                notice = tr(
+                    "{message}: {n} of {of} nodes", message=notice, n=smaller["nodes"], of=smaller["of"]
+                )
+            self._pending_notices.append(notice)
         return is_new
 
     def on_lines(self, file: str) -> None:

@@ -21,6 +21,7 @@ from clusterctl.plans.runs.documents import (
     HangEntry,
     LaunchPreview,
     OutsideFilesEntry,
+    SmallerEntry,
     SpeedEntry,
     VerdictEntry,
 )
@@ -110,6 +111,7 @@ class RunEntry(TypedDict):
     state: RunState
     attempt: int
     attempts: list[AttemptEntry]
+    smaller: SmallerEntry | None
     nodes: list[str]
     spares: list[str]
     world_size: int | None

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.run.status import (
-    latest_part,
     render_age,
     render_directory,
     render_nodes,
@@ -33,6 +32,8 @@ from clusterctl.plans.runs.state import (
     NodeState,
     Parts,
     find_progress,
+    find_smaller,
+    latest_part,
     roster_of,
     run_ended,
     run_seconds,
@@ -231,10 +232,12 @@ def _render_attempt(parts: Parts) -> str:
 
 
 def _count_nodes(parts: Parts) -> str:
-    """Count the nodes that take part and answered: `3/3`, `1/2 +1 spare`."""
-    now = taking_part(parts)
-    total = max(len(now), max((part.nnodes for part in parts.values() if part), default=0))
+    """Count the nodes that take part and answered: `3/3`, `1/2 +1 spare`, `2/2 of 4` where min_nodes lets it go on."""
+    now, smaller = taking_part(parts), find_smaller(parts)
+    total = max(len(now), latest_part(parts).nnodes)
     counted = f"{sum(part is not None for part in now.values())}/{total}"
+    if smaller is not None:
+        counted = tr("{nodes} of {of}", nodes=counted, of=smaller["of"])
     spares = sum(slot.is_idle for slot in roster_of(parts))
     if not spares:
         return counted

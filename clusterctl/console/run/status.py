@@ -34,8 +34,10 @@ from clusterctl.plans.runs.state import (
     attempts_of,
     find_checkpoints,
     find_resumed,
+    find_smaller,
     find_stall,
     find_stalls,
+    latest_part,
     measure_remaining,
     measure_start_skew,
     node_ranks,
@@ -95,8 +97,12 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
         texts.append(tr("time limit {limit}", limit=render_duration(limit)))
     if skew is not None:
         texts.append(tr("ranks started within {seconds:.2f} s", seconds=skew))
-    attempt = latest_part(node_states).attempt
-    return tr("; ").join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
+    attempt, smaller = latest_part(node_states).attempt, find_smaller(node_states)
+    if smaller is not None:
+        texts.append(tr("attempt {n} with {nodes} of {of} nodes", n=attempt, **smaller))
+    elif attempt > 1:
+        texts.append(tr("attempt {n}", n=attempt))
+    return tr("; ").join(texts)
 
 
 def render_checkpoints(node_states: Parts, offsets: Mapping[str, float], now: float) -> list[str]:
@@ -356,6 +362,7 @@ def run_to_json(run_id: RunId, node_states: Parts, state: RunState) -> RunEntry:
         "state": state,
         "attempt": node_state.attempt,
         "attempts": [attempt_to_json(attempt) for attempt in attempts_of(node_states)],
+        "smaller": find_smaller(node_states),
         "nodes": list(node_states),
         "spares": [slot.node for slot in roster_of(node_states) if slot.is_idle],
         "world_size": node_state.world_size,
@@ -399,14 +406,6 @@ def _node_to_json(name: str, node_rank: NodeRank | None, node: NodeState | None,
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 2)
-
-
-def latest_part(node_states: Parts) -> NodeState:
-    """Return the state of a node that is at the latest attempt: of that, what all have in common is used."""
-    return max(
-        (node_state for node_state in node_states.values() if node_state is not None),
-        key=lambda node_state: node_state.attempt,
-    )
 
 
 def state_style(state: str) -> str:

@@ -30,6 +30,7 @@ from clusterctl.plans.runs.verdict import (
     SUSPECTED_CODE,
     Verdict,
     describe_alone,
+    render_smaller,
     render_unplanned,
 )
 from clusterctl.protocol.end_record import is_certain
@@ -83,6 +84,7 @@ def render_remarks(verdict: Verdict, command: str) -> list[str]:
         *render_assembled_note(verdict),
         *_render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command)),
         *render_attempts(verdict.attempts),
+        *(tr("note: {text}", text=line) for line in render_smaller(verdict.smaller)),
         *_render_given_up(verdict),
         *_render_after(verdict),
         *(tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)),

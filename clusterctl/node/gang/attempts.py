@@ -45,6 +45,8 @@ class Roster:
     def __init__(self, spec: Spec) -> None:
         self.own_slot = Slot(int(spec["slot"] if "slot" in spec else spec["node_rank"]))
         self.nnodes = int(spec["nnodes"])
+        self.min_nodes = int(spec.get("min_nodes") or self.nnodes)
+        self.agreed = int(spec.get("attempt", 1))  # the newest attempt that is known to have had GO
         self.slot_count = int(spec.get("slots") or self.nnodes)
         self.attempt = int(spec.get("attempt", 1))
         self.history: List[AttemptEnd] = []
@@ -129,38 +131,77 @@ class Roster:
         self.history = [other for other in self.history if other["attempt"] != entry["attempt"]] + [entry]
 
     @property
+    def _electorates(self) -> List[Set[Slot]]:
+        """Return the sets of slots of each of which a majority must be present for the run to go on.
+
+        At first that is one set, of all slots. An attempt of a job with `min_nodes` leaves out what is lost, so that 4
+        nodes can become 3 and then 2; no two sides of a cut may go on, whatever each of them has last received:
+        until GO both the set before and the new one count, and GO comes only when nodes that are a majority of both
+        have reported that they are ready, and so have the new set.
+        """
+        after = {entry["slot"] for entry in self.entries if "left_out" not in entry}
+        before = after | {entry["slot"] for entry in self.entries if entry.get("left_out", 0) > self.agreed}
+        return [before] if before == after else [before, after]
+
+    def has_majority(self, slots: Set[Slot]) -> bool:
+        """Whether no others can lead the run on."""
+        return all(2 * len(slots & voters) > len(voters) for voters in self._electorates)
+
+    @property
     def in_minority(self) -> bool:
         """Whether those who are gone could go on without us."""
-        return 2 * len(self.lost) > self.slot_count
+        return any(2 * len(self.lost & voters) > len(voters) for voters in self._electorates)
 
-    def can_continue(self, present: int) -> bool:
-        """Whether so many agents may lead the run on: no others can, and they are enough."""
+    def describe_left(self) -> str:
+        """Describe how many of those that count for a majority are not lost."""
+        voters = self._electorates[-1]
+        return f"only {len(voters - self.lost)} of {len(voters)} nodes are left"
+
+    @property
+    def idle_voters(self) -> Set[Slot]:
+        """Return the other spares, where who counts for a majority has changed: they must receive the GO too."""
+        others = self._electorates[-1] - set(self.node_ranks) - {self.own_slot}
+        return others if self.view().left_out else set()
+
+    def can_continue(self, present: Set[Slot]) -> bool:
+        """Whether these agents may lead the run on: no others can, and they are enough."""
         return self.find_shortage(present, present) is None
 
-    def find_shortage(self, present: int, fit: int) -> Optional[str]:
-        """Return why so many agents, of which so many could take part, may not go on; None if they may."""
-        if min(present, fit) < self.nnodes:
+    def find_shortage(self, present: Set[Slot], fit: Set[Slot]) -> Optional[str]:
+        """Return why the agents that are present, of which these could take part, may not go on; None if they may."""
+        if min(len(present), len(fit)) < self.min_nodes:
             return NODES
-        return None if 2 * present > self.slot_count else MAJORITY
+        return None if self.has_majority(present) else MAJORITY
 
     def assign(self, fit_slots: Iterable[Slot]) -> bool:
-        """Return every rank to a slot that is fit; one that has a rank keeps it. False if there are not enough."""
+        """Assign every rank to a slot that is fit; one that has a rank keeps it. False if there are not enough.
+
+        Where a job may go on with fewer nodes, and there are fewer, the ranks close up in their order.
+        """
         candidates = sorted(fit_slots)
         kept = {node_rank: slot for slot, node_rank in self.node_ranks.items() if slot in candidates}
         free = [slot for slot in candidates if slot not in kept.values()]
-        for node_rank in sorted(set(map(NodeRank, range(self.nnodes))) - set(kept)):
-            if not free:
-                return False
+        for node_rank in sorted(set(map(NodeRank, range(self.nnodes))) - set(kept))[: len(free)]:
             kept[node_rank] = free.pop(0)
-        assigned = {slot: node_rank for node_rank, slot in kept.items()}
+        if len(kept) < self.min_nodes:
+            return False
+        assigned = {slot: NodeRank(number) for number, (_, slot) in enumerate(sorted(kept.items()))}
         for entry in self.entries:
             entry["node_rank"] = assigned.get(entry["slot"])
         self.attempt += 1
+        if self.min_nodes < self.nnodes and self.has_majority(set(assigned)):
+            for entry in self.entries:
+                if entry.get("lost"):
+                    entry.setdefault("left_out", self.attempt)
         return True
+
+    def agree(self) -> None:
+        """The attempt has GO: all that take part have its roster."""
+        self.agreed = max(self.agreed, self.attempt)
 
     def view(self) -> RosterView:
         """Return what is sent to other agents."""
-        return RosterView(self.attempt, self.entries, self.history)
+        return RosterView(self.attempt, self.entries, self.history, self.agreed)
 
     def apply(self, view: RosterView) -> None:
         """Take what another agent knows, which may be further than we are; who is lost stays so.
@@ -169,6 +210,10 @@ class Roster:
         """
         if (view.attempt, len(view.history)) > (self.attempt, len(self.history)):
             self._adopt(view)
+        self.agreed = max(self.agreed, view.agreed)
+        for entry in self.entries:
+            if entry["slot"] in view.left_out:
+                entry.setdefault("left_out", view.left_out[entry["slot"]])
         for slot, why in view.lost.items():
             if slot != self.own_slot:
                 self.mark_lost(slot, why)
@@ -178,6 +223,31 @@ class Roster:
         for entry in self.entries:
             entry["node_rank"] = view.node_ranks.get(entry["slot"])
             self.mark_unfit(entry["slot"], view.unfit.get(entry["slot"], ""))
+
+
+def spec_of_attempt(spec: Spec, roster: Roster) -> Spec:
+    """Return the spec of the roster's attempt on this node, from that of the run."""
+    node_rank = roster.node_rank(roster.own_slot)
+    own: Spec = {**spec, "attempt": roster.attempt, "node_rank": node_rank}
+    if "ray" in spec:
+        own["ray"] = {**spec["ray"], "names": roster.names_by_address()}
+    return _resize(own, roster) if spec.get("min_nodes") else own
+
+
+def _resize(spec: Spec, roster: Roster) -> Spec:
+    """Put in how many nodes and ranks an attempt has, of a job that may go on with fewer nodes."""
+    taking_part = [entry for entry in roster.entries if entry["node_rank"] is not None]
+    processes = [
+        entry.get("processes") for entry in sorted(taking_part, key=lambda entry: entry["node_rank"] or 0)
+    ]
+    known = [count for count in processes if count is not None]
+    total = sum(known) if len(known) == len(processes) else None
+    spec["planned_nodes"], spec["nnodes"], spec["world_size"] = roster.nnodes, len(processes), total
+    if "mpi" in spec:
+        spec["mpi"] = {"slots": [count or 1 for count in processes]}
+    if "ray" in spec and spec["ray"]["all_gpus"]:
+        spec["ray"]["all_gpus"] = total
+    return spec
 
 
 class Policy(NamedTuple):

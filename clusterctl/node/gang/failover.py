@@ -38,7 +38,7 @@ def elect(state: GangState, lost_slot: Slot) -> None:
     )
     state.election_deadline = state.election_deadline or now + ELECTION_LIMIT * silence_limit(context.spec)
     is_over = state.policy.never or state.stop_order is not None or now > state.election_deadline
-    if is_over or not roster.can_continue(len(candidates)):
+    if is_over or not roster.can_continue(candidates):
         _finish_alone(state)
     elif min(candidates) == roster.own_slot:
         hub = context.gang = Hub(state)
@@ -54,7 +54,7 @@ def _candidates(roster: Roster) -> Set[Slot]:
 
 def _finish_alone(state: GangState) -> None:
     """End with what is known here: who is lost, and our part."""
-    roster, context, now, left = state.roster, state.context, time.time(), len(_candidates(state.roster))
+    roster, context, now, left = state.roster, state.context, time.time(), _candidates(state.roster)
     parts = [
         lost_part(entry["node"], rank, entry["reason"], now, state.last_seen.get(entry["slot"]))
         for entry in roster.entries

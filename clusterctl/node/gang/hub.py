@@ -171,11 +171,10 @@ class Hub(Role[Phase]):
     def _lost(self, slot: Slot, closed: Closed) -> None:
         """It is lost, and its part with it: the attempt ends; so it does when too few are left."""
         self._record_loss(slot, closed.why)
-        count, lost = self.roster.slot_count, len(self.roster.lost)
         if slot in self.round.expected and slot not in self.round.parts:
             self._add_part(slot, self._part_of_lost(slot, closed.why))
         elif self.roster.in_minority and not self.policy.never:
-            self._stop_all(None, failure_order(f"only {count - lost} of {count} nodes are left"))
+            self._stop_all(None, failure_order(self.roster.describe_left()))
 
     def _lost_between(self, slot: Slot, closed: Closed) -> None:
         """It is not waited for any more, and the next attempt begins without it: `_start_next` counts who is left."""
@@ -324,7 +323,7 @@ class Hub(Role[Phase]):
             self._finish(None)
             return
         if self.roster.in_minority:
-            here = len(self._present_slots)
+            here = self._present_slots
             self._finish(self.roster.find_shortage(here, here) or messages.MAJORITY)
             return
         self._reason = self._find_reason(parts)
@@ -375,7 +374,7 @@ class Hub(Role[Phase]):
             "ended": time.time(),
             "progress": self.round.progress,
         }
-        too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
+        too_few = self.roster.find_shortage(self._present_slots, self._fit_slots())
         if self.policy.lacks_progress(self.roster.history, entry):
             self._finish(messages.NO_PROGRESS)
         elif too_few is not None:
@@ -407,7 +406,7 @@ class Hub(Role[Phase]):
 
     def _start_next(self) -> None:
         fit_slots = self._fit_slots()
-        too_few = self.roster.find_shortage(len(self._present_slots), len(fit_slots))
+        too_few = self.roster.find_shortage(self._present_slots, fit_slots)
         if too_few is not None or not self.roster.assign(fit_slots):
             self._finish(too_few or messages.NODES)
             return
@@ -454,6 +453,7 @@ class Hub(Role[Phase]):
             self._wait(wait, "hold")
             return
         current.go_sent = True
+        self.roster.agree()
         current.master_port = current.ready[self._first_slot].port
         self._send_go_to(self._first_slot)
         if not self.context.spec["module"] and current.master_port is not None:
@@ -469,7 +469,7 @@ class Hub(Role[Phase]):
         self._enter(Phase.RUNNING)
         self.checkpoints.begin(self._present_slots)
         self.round.master_port = port
-        for slot in sorted(self.round.expected - {self._first_slot}):
+        for slot in sorted(self.round.expected - {self._first_slot} | self.roster.idle_voters):
             self._send_go_to(slot)
 
     def _send_go_to(self, slot: Slot) -> None:

@@ -277,7 +277,12 @@ class Peer(Role[Phase]):
     # an attempt and its end
 
     def _pass_go(self, message: messages.Go) -> None:
+        self.roster.agree()
         self.context.on_go(message.address, message.port)
+
+    def _agree(self, _: messages.Go) -> None:
+        """Take that the others have GO: a spare counts for a majority too."""
+        self.roster.agree()
 
     def _mark_lost(self, message: messages.SlotLost) -> None:
         if message.slot == self.roster.own_slot:
@@ -415,7 +420,7 @@ class Peer(Role[Phase]):
                 _catch_up: (Phase.REJOINING,),
             },
             messages.CheckpointOrder: {_order_keeper: (*SETTLED, Phase.RUNNING)},
-            messages.Go: {_pass_go: (Phase.RUNNING,)},
+            messages.Go: {_pass_go: (Phase.RUNNING,), _agree: (Phase.IDLE,)},
             Closed: {
                 _lost_early: (Phase.CONNECTING, Phase.JOINED),
                 _lost_running: (Phase.RUNNING,),

@@ -408,6 +408,11 @@ def on_attempt_called(
     if "checkpoints" in spec:
         begun["resumed"] = spec["resume"]
     effects.journal("attempt", {"attempt": spec["attempt"], "node_rank": node_rank})
+    if "planned_nodes" in spec:
+        nodes, planned = spec["nnodes"], spec["planned_nodes"]
+        begun.update({"nnodes": nodes, "world_size": spec["world_size"], "planned_nodes": planned})
+        if nodes < planned:
+            effects.journal("smaller", {"nodes": nodes, "of": planned})
     effects.cancel_timer("go")  # a spare may be called in before the client's GO has come to it
     effects.set_state(begun, roster=True)
     if time_left is not None and run.state.began is None:

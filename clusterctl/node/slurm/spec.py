@@ -163,10 +163,11 @@ def build_spec(template: Spec, members: Sequence[Member], slot: int, python: str
     single = not spec["module"]
     values = {
         "workers": str(own.workers),
-        "world_size": str(sum(workers)),
         "nics": ",".join(own.nics),
         "nic": own.nics[0],
     }
+    if not template.get("min_nodes"):  # else the agent fills it in for each attempt
+        values["world_size"] = str(sum(workers))
     spec["node"], spec["node_rank"], spec["python"] = own.node, NodeRank(slot), python
     spec["nproc"], spec["processes"] = own.workers, 1 if single else own.workers
     spec["world_size"] = sum(workers)
@@ -181,6 +182,8 @@ def build_spec(template: Spec, members: Sequence[Member], slot: int, python: str
     if template.get("restart"):
         spec["slot"], spec["slots"], spec["spare"] = Slot(slot), len(members), slot >= count
         spec["roster"] = roster(members, count)
+        for entry in spec["roster"] if template.get("min_nodes") else ():
+            entry["processes"] = members[entry["slot"]].workers
     if "mpi" in template:
         spec["mpi"] = {"slots": workers}
     if "ray" in template:

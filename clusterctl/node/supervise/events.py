@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional
 
 from ...protocol.messages.gang import StopOrder
-from ...protocol.ranks import NodeRank
-from ..gang.attempts import Roster
+from ..gang.attempts import Roster, spec_of_attempt
 from ..gang.membership import GangContext
 from ..lifecycle.ending import on_concluded, on_gang_done, on_paused, on_stop_ordered
 from ..lifecycle.run import Phase, Run
@@ -210,11 +209,7 @@ class GangOrders(GangContext):
         self, roster: Roster, time_left: Optional[float], resume: Optional[Restore]
     ) -> None:
         """Begin the current attempt of the roster, with the rank that it gives this node, or none."""
-        node_rank = roster.node_ranks.get(roster.own_slot)
-        shown_rank = roster.own_slot if node_rank is None else node_rank
-        spec: Spec = {**self.spec, "attempt": roster.attempt, "node_rank": NodeRank(shown_rank)}
-        if "ray" in spec:
-            spec["ray"] = {**spec["ray"], "names": roster.names_by_address()}
+        spec, node_rank = spec_of_attempt(self.spec, roster), roster.node_ranks.get(roster.own_slot)
         if "checkpoints" in spec:
             spec["resume"] = resume.seal.name if resume is not None else ""
         called = partial(on_attempt_called, spec=spec, node_rank=node_rank, time_left=time_left)

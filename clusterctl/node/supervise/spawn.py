@@ -48,7 +48,9 @@ def make_paths(rundir: str, spec: Spec) -> AttemptPaths:
     output = make_shared(spec["output_dir"])
     values = {"run_dir": rundir, "output_dir": output, "attempt": str(spec["attempt"])}
     values["stage_dir"] = WorkdirPaths(RunPaths(rundir).workdir).stage
-    values["node_rank"] = str(spec["node_rank"])
+    values["node_rank"], values["nnodes"] = str(spec["node_rank"]), str(spec["nnodes"])
+    if spec["world_size"] is not None:
+        values["world_size"] = str(spec["world_size"])
     values["environment"] = str(spec.get("environment") or "")
     values["resume"] = ""
     if spec.get("resume"):

@@ -113,16 +113,9 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> SpecPart:
     """Return what the agents need to start the run again by themselves; nothing for a job without `restart`."""
     if plan.job.restart is None:
         return {}
-    roster: list[RosterEntry] = [
-        {
-            "slot": other.member.slot,
-            "node": other.name,
-            "node_rank": None if other.member.spare else other.member.node_rank,
-            "address": other.ip,
-        }
-        for other in plan.all_nodes
-    ]
+    roster = [_render_entry(plan.job, other) for other in plan.all_nodes]
     part: SpecPart = {
+        **min_nodes_to_spec(plan.job),
         "slot": node.member.slot,
         "slots": len(roster),
         "spare": node.member.spare,
@@ -132,6 +125,23 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> SpecPart:
     if plan.job.checkpoints is not None:
         part["checkpoints"] = checkpoints_to_spec(plan.job.checkpoints, plan.run_id)
     return part
+
+
+def _render_entry(job: Job, node: NodePlan) -> RosterEntry:
+    entry: RosterEntry = {
+        "slot": node.member.slot,
+        "node": node.name,
+        "node_rank": None if node.member.spare else node.member.node_rank,
+        "address": node.ip,
+    }
+    if job.min_nodes is not None:
+        entry["processes"] = node.nproc_per_node
+    return entry
+
+
+def min_nodes_to_spec(job: Job) -> SpecPart:
+    """Return the job's `min_nodes`; nothing for a job that needs all its nodes."""
+    return {} if job.min_nodes is None else {"min_nodes": job.min_nodes}
 
 
 def _render_start(job: Job) -> SpecPart:

@@ -129,6 +129,8 @@ def plan_launch(
     world_size = sum(known) if len(known) == len(counts) else None
     if len(taking_part) < len(members):
         reject_unequal_nproc(nproc_by_node)
+    if job.min_nodes is not None and job.min_nodes >= len(taking_part):
+        raise UsageError("CC-SPEC-013", "min-nodes", text=str(job.min_nodes), nodes=len(taking_part))
     shared = _shared_values(job, taking_part, measured, world_size, run_id)
     nodes = tuple(_plan_node(job, member, measured[member.name], nproc_by_node, shared) for member in members)
     network = {key for node in nodes for key in network_env(measured[node.name].vendor, ("eth0",))}
@@ -172,15 +174,18 @@ def _shared_values(
 ) -> dict[str, Segment]:
     """Return what all nodes have in common; what another attempt may change is left to the agents."""
     master, may_restart = members[0].name, job.restart is not None
+    may_shrink = job.min_nodes is not None
     address = measured[master].ip
     return {
-        "nnodes": str(len(members)),
+        "nnodes": _initial_value("nnodes", str(len(members)), may_shrink),
         "master_addr": Unmeasured(f"ip@{master}")
         if address is None
         else _initial_value("master_addr", address, may_restart),
         "attempt": _initial_value("attempt", "1", may_restart),
         "master_port": AgentValue("master_port"),
-        "world_size": Unmeasured("world_size") if world_size is None else str(world_size),
+        "world_size": Unmeasured("world_size")
+        if world_size is None
+        else _initial_value("world_size", str(world_size), may_shrink),
         "run_id": run_id or Unmeasured("run_id"),
         "output_dir": AgentValue("output_dir"),
         "stage_dir": AgentValue("stage_dir"),
@@ -188,8 +193,8 @@ def _shared_values(
     }
 
 
-def _initial_value(name: str, value: str, may_restart: bool) -> Segment:
-    return AgentValue(name, value) if may_restart else value
+def _initial_value(name: str, value: str, may_change: bool) -> Segment:
+    return AgentValue(name, value) if may_change else value
 
 
 def _plan_node(

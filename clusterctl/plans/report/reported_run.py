@@ -238,6 +238,10 @@ RICH_TEXTS: Mapping[str, Callable[[Untrusted], tuple[str, bool]]] = {
     ),
     "attempt_ended": _attempt_ended,
     "attempt": lambda facts: (tr("attempt {n} begins", n=facts.count("attempt")), False),
+    "smaller": lambda facts: (
+        tr("goes on with {nodes} of {of} nodes", nodes=facts.count("nodes"), of=facts.count("of")),
+        False,
+    ),
     "ended": _ended,
     "stalled": _stalled,
 }

@@ -49,10 +49,9 @@ def render_head(run: ReportedRun, heading: str = "h1", since: float | None = Non
 def _facts(run: ReportedRun, since: float | None, newest: str) -> list[tuple[str, Child]]:
     """Name what distinguishes a run at a glance; what is not known is left out."""
     latest = run.latest
-    attempt = latest.attempt if latest else 1
     facts: list[tuple[str, Child]] = [
         (tr("ran for"), describe_span(run) if since is None else element("time", data_since=round(since))),
-        (tr("attempt"), str(attempt) if attempt > 1 else ""),
+        (tr("attempt"), _describe_attempt(run)),
         (tr("epoch"), describe_epoch(run)),
         (tr("step"), newest or describe_step(run)),
         (tr("nodes"), describe_nodes(run)),
@@ -60,6 +59,17 @@ def _facts(run: ReportedRun, since: float | None, newest: str) -> list[tuple[str
         (tr("id"), element("code", short_id(run.run_id))),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _describe_attempt(run: ReportedRun) -> str:
+    """Number the attempt, of a run that was started again; with its nodes where they are fewer than the job's."""
+    latest = run.latest
+    if latest is None or latest.attempt == 1:
+        return ""
+    if latest.nnodes >= latest.planned_nodes:
+        return str(latest.attempt)
+    facts = {"n": latest.attempt, "nodes": latest.nnodes, "of": latest.planned_nodes}
+    return tr("{n} with {nodes} of {of} nodes", **facts)
 
 
 def describe_step(run: ReportedRun) -> str:

@@ -132,6 +132,13 @@ class SpeedEntry(TypedDict):
     reason_node: str | None
 
 
+class SmallerEntry(TypedDict):
+    """With how many nodes the latest attempt runs or ran, of how many that the job has."""
+
+    nodes: int
+    of: int
+
+
 class VerdictEntry(TypedDict):
     """How a run ended, by node where that differs; `recorded`: its nodes have the complete record of the end."""
 
@@ -144,6 +151,7 @@ class VerdictEntry(TypedDict):
     gpu_memory: dict[str, list[str]]
     attempt: int
     attempts: list[AttemptEntry]
+    smaller: SmallerEntry | None
     gave_up: str | None
     spares: list[str]
     after: dict[str, str]

@@ -11,6 +11,7 @@ from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.facts import render_gpu_memory
 from clusterctl.plans.facts.untrusted import MAX_PROCESS_NAME
 from clusterctl.plans.runs.checkpoints import Checkpoint, choose_checkpoints, parse_checkpoints
+from clusterctl.plans.runs.documents import SmallerEntry
 from clusterctl.plans.runs.progress import Progress, choose_progress, parse_progress
 from clusterctl.plans.sync.listed_files import OutsideFiles, parse_outside
 from clusterctl.protocol.end_record import (
@@ -280,6 +281,7 @@ class NodeState:
     progress: Progress | None = None  # by its logs, where that was asked for
     checkpoints: tuple[Checkpoint, ...] = ()  # that the nodes keep for each other, the newest last
     resumed: str = ""  # the checkpoint that its attempt goes on from
+    planned_nodes: int = 0  # of a run that may go on with fewer, from its second attempt on
 
     @property
     def agent_count(self) -> int:
@@ -361,6 +363,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         progress=parse_progress(raw.record("progress")),
         checkpoints=parse_checkpoints(raw),
         resumed=raw.text("resumed", MAX_TEXT),
+        planned_nodes=raw.count("planned_nodes", MAX_SLOTS),
     )
 
 
@@ -407,6 +410,19 @@ def _render_left_process(entry: Untrusted) -> str:
 
 
 Parts = Mapping[str, NodeState | None]
+
+
+def latest_part(parts: Parts) -> NodeState:
+    """Return the state of a node that is at the latest attempt: of that, what all have in common is used."""
+    return max((part for part in parts.values() if part is not None), key=lambda part: part.attempt)
+
+
+def find_smaller(parts: Parts) -> SmallerEntry | None:
+    """Return with how many nodes of how many a run goes on; None if it has its full size."""
+    part = latest_part(parts) if any(parts.values()) else None
+    if part is None or part.nnodes >= part.planned_nodes:
+        return None
+    return {"nodes": part.nnodes, "of": part.planned_nodes}
 
 
 def live_state(parts: Parts) -> RunState:

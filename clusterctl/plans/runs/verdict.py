@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 from clusterctl.codes.lookup import find_entry, word
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
+from clusterctl.plans.runs.documents import SmallerEntry
 from clusterctl.plans.runs.speed import SpeedVerdict, speed_to_json
 from clusterctl.plans.runs.state import (
     NO_OFFSETS,
@@ -24,6 +25,7 @@ from clusterctl.plans.runs.state import (
     NodeState,
     Parts,
     attempts_of,
+    find_smaller,
     live_state,
     roster_of,
     run_seconds,
@@ -188,10 +190,10 @@ def _own_part(part: NodeState, offset: float) -> RecordedPart:
 class Verdict:
     """The end of a run; by node: `node_states`, `left_processes` that could not be ended, `gpu_memory` still in use.
 
-    `attempt` is the last one, `attempts` are those that another followed, or was to follow; `gave_up_reason` is why
-    there was no other, `spares` are the nodes that were not needed. `after_errors` is what went wrong with its
-    commands then, `outside_files` are files that the run has left outside the output directory, `world_sizes` the
-    WORLD_SIZE that workers saw, and the planned one.
+    `attempt` is the last one, `smaller` its nodes if it had fewer than the job, `attempts` are those that another
+    followed, or was to follow; `gave_up_reason` is why there was no other, `spares` are the nodes that were not needed.
+    `after_errors` is what went wrong with its commands then, `outside_files` are files that the run has left outside
+    the output directory, `world_sizes` the WORLD_SIZE that workers saw, and the planned one.
     """
 
     run_id: RunId
@@ -203,6 +205,7 @@ class Verdict:
     gpu_memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     attempt: int = 1
     attempts: tuple[Attempt, ...] = ()
+    smaller: SmallerEntry | None = None
     gave_up_reason: str = ""
     spares: tuple[str, ...] = ()
     after_errors: Mapping[str, str] = field(default_factory=dict)
@@ -343,6 +346,7 @@ def make_verdict(
         gpu_memory={name: part.gpu_memory for name, part in known.items() if part.gpu_memory},
         attempt=_latest_attempt(parts),
         attempts=attempts_of(parts),
+        smaller=find_smaller(parts),
         gave_up_reason=next((part.gave_up_reason for part in now.values() if part.gave_up_reason), ""),
         spares=tuple(slot.node for slot in roster if slot.is_idle),
         after_errors={name: part.after_error for name, part in known.items() if part.after_error},
@@ -407,6 +411,7 @@ def verdict_to_json(verdict: Verdict) -> VerdictEntry:
         "gpu_memory": {name: list(held) for name, held in verdict.gpu_memory.items()},
         "attempt": verdict.attempt,
         "attempts": [attempt_to_json(attempt) for attempt in verdict.attempts],
+        "smaller": verdict.smaller,
         "gave_up": verdict.gave_up_reason or None,
         "spares": list(verdict.spares),
         "after": dict(verdict.after_errors),
@@ -419,6 +424,11 @@ def verdict_to_json(verdict: Verdict) -> VerdictEntry:
         "slow": english_of(verdict.slow.judgement.sentence) if verdict.slow else None,
         "speed": speed_to_json(verdict.speed) if verdict.speed else None,
     }
+
+
+def render_smaller(smaller: SmallerEntry | None) -> list[str]:
+    """Return the line for a run that has gone on without some of its nodes."""
+    return [tr("the last attempt ran on {nodes} of {of} nodes (min_nodes)", **smaller)] if smaller else []
 
 
 def attempt_to_json(attempt: Attempt) -> AttemptEntry:

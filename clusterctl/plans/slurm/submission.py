@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Literal
 from clusterctl.errors import UsageError
 from clusterctl.plans.export.shell import ExportNodes, default_nproc
 from clusterctl.plans.export.slurm import render_time
-from clusterctl.plans.launch.agent_spec import checkpoints_to_spec, render_spec, restart_to_spec
+from clusterctl.plans.launch.agent_spec import (
+    checkpoints_to_spec,
+    min_nodes_to_spec,
+    render_spec,
+    restart_to_spec,
+)
 from clusterctl.plans.launch.placement import Member, needs_gpus
 from clusterctl.plans.launch.plan import PlanFacts, plan_launch
 from clusterctl.plans.launch.template import AgentValue, Segment, Template, Unmeasured
@@ -331,6 +336,7 @@ def _plan_spec(
     spec["time_limit"] = plan_time_limit(job, slurm)
     if job.restart is not None:
         spec["restart"] = restart_to_spec(job.restart, job.stall)
+        spec.update(min_nodes_to_spec(job))  # type: ignore[typeddict-item]  # mypy does not know that it is a part
     if job.checkpoints is not None:
         spec["checkpoints"] = checkpoints_to_spec(job.checkpoints, run_id)
     return spec, int(nproc) if nproc.isdecimal() else ("cpu" if nproc == "cpu" else "gpu")

@@ -112,6 +112,7 @@ class RosterEntry(TypedDict):
     reason: NotRequired[str]
     unfit: NotRequired[str]
     processes: NotRequired[int | None]  # ranks that it starts, of a job with `min_nodes`
+    left_out: NotRequired[int]  # the first attempt in which it does not count for a majority any more
 
 
 class LaunchRecord(TypedDict, total=False):
@@ -209,6 +210,7 @@ class SpecPart(TypedDict, total=False):
     restart: RestartSpec
     checkpoints: CheckpointsSpec
     min_nodes: int  # with so many the run goes on where no spare is left
+    planned_nodes: int  # set by the agent for a later attempt: `nnodes` of the first one
     resume: str  # set by the agent for a later attempt: the name of the checkpoint that it goes on from
     start: StartSpec
     ray: RaySpec
@@ -385,7 +387,6 @@ class CopiedFromSpec(TypedDict):
     job: str
     cluster: str | None  # null for the test run of `check --deep`
     node: str
-    nnodes: int
     launched_by: str
     launched_id: str
     launched_from: str
@@ -415,6 +416,9 @@ class StateChange(TypedDict, total=False):
 
     attempt: int
     node_rank: NodeRank
+    nnodes: int  # in the attempt
+    world_size: int | None
+    planned_nodes: int  # of a job with `min_nodes` that was started again: what `nnodes` was at first
     state: RunState
     since: float
     reason: str
@@ -465,7 +469,6 @@ class State(CopiedFromSpec, StateChange, Membership):
     protocol: int
     boot_id: str
     machine: str
-    world_size: int | None
     nproc: int | None
     gang: bool | GangRecord  # a flag; in answers the record, if there is one
     halted: NotRequired[list[HaltedProcess]]  # in answers only
@@ -612,6 +615,7 @@ JournalEvent = Literal[
     "attempt",
     "checkpoint",
     "resume",
+    "smaller",
     "guardian_lost",
     "agent_failed",
     "agent_lost",
@@ -657,7 +661,7 @@ class JournalFacts(StartFailure, total=False):
     attempt: int
     node_rank: NodeRank | None
     name: str  # of a checkpoint; the following are about it
-    nodes: int
+    nodes: int  # also of an attempt with fewer nodes than the job has
     of: int
     copies: int
     files: int

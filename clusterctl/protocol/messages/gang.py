@@ -169,6 +169,7 @@ class RosterView(NamedTuple):
     attempt: int
     entries: list[RosterEntry]
     history: list[AttemptEnd]
+    agreed: int = 1  # the newest attempt that had GO, as far as it is known there
 
     @property
     def node_ranks(self) -> dict[Slot, NodeRank]:
@@ -184,6 +185,11 @@ class RosterView(NamedTuple):
     def unfit(self) -> dict[Slot, str]:
         """Return who can take part no more, and why."""
         return {entry["slot"]: entry["unfit"] for entry in self.entries if entry.get("unfit")}
+
+    @property
+    def left_out(self) -> dict[Slot, int]:
+        """Return who does not count any more for a majority, each with the first attempt that it was left out of."""
+        return {entry["slot"]: entry["left_out"] for entry in self.entries if "left_out" in entry}
 
 
 class Hello(NamedTuple):
@@ -352,7 +358,9 @@ def _entry(message: Untrusted, key: str, bounds: Bounds) -> AttemptEnd:
 def _roster(message: Untrusted, key: str, bounds: Bounds) -> RosterView:
     view = message.record(key)
     attempt = required(view.integer("attempt", 1, bounds.attempts), "attempt")
-    return RosterView(attempt, _read_slots(view, "entries", bounds), _read_history(view, "history", bounds))
+    agreed = view.integer("agreed", 1, attempt) or 1
+    entries, history = _read_slots(view, "entries", bounds), _read_history(view, "history", bounds)
+    return RosterView(attempt, entries, history, agreed)
 
 
 def _record(message: Untrusted, key: str, bounds: Bounds) -> GangRecord:
@@ -446,7 +454,13 @@ def render_message(message: Message, attempt: int | None = None) -> str:
         del fields["end"]
     for key, value in fields.items():
         if isinstance(value, RosterView):
-            fields[key] = {"attempt": value.attempt, "entries": value.entries, "history": value.history}
+            agreed = {"agreed": value.agreed} if value.left_out else {}
+            fields[key] = {
+                "attempt": value.attempt,
+                "entries": value.entries,
+                "history": value.history,
+                **agreed,
+            }
         elif isinstance(value, records.Record):
             fields[key] = records.to_json(value)
     return json.dumps({"kind": kind, **({} if attempt is None else {"attempt": attempt}), **fields})
@@ -632,6 +646,8 @@ def _read_slot(message: Untrusted, bounds: Bounds) -> RosterEntry:
         entry["unfit"] = message.text("unfit", MAX_REASON)
     if message.flag("lost"):
         entry["lost"], entry["reason"] = True, message.text("reason", MAX_REASON)
+    if "left_out" in message:
+        entry["left_out"] = required(message.integer("left_out", 1, bounds.attempts), "attempt")
     return entry
 
 

@@ -490,6 +490,15 @@ class Job:
             to_translate("When the nodes restart a failed run by themselves, and with how many spare nodes.")
         ),
     )
+    min_nodes: kinds.OptionalCount = field(
+        default=None,
+        metadata=documented(
+            to_translate(
+                "With `restart`: when a node is lost and no spare is left, the run goes on with the others, if they are"
+                " at least this many."
+            )
+        ),
+    )
     checkpoints: Checkpoints | None = field(
         default=None,
         metadata=documented(

@@ -252,10 +252,24 @@ def _restart_issues(tree: YamlMapping) -> Iterator[Issue]:
     then = find_scalar(stall, "then") if isinstance(stall, YamlMapping) else None
     if then is not None and then.text == "restart" and not isinstance(restart, YamlMapping):
         yield Issue.of("CC-SPEC-013", "stall-restart", then.location)
+    yield from _min_nodes_issues(tree)
     reasons = restart.get("on") if isinstance(restart, YamlMapping) else None
     yield from find_duplicates(reasons, "restart.on")
     if isinstance(reasons, YamlList) and not reasons.items:
         yield Issue.of("CC-SPEC-014", "empty-restart-on", reasons.location)
+
+
+def _min_nodes_issues(tree: YamlMapping) -> Iterator[Issue]:
+    """Yield what is wrong with `min_nodes`; how many nodes a pattern is shows only at the launch."""
+    least, nodes = find_scalar(tree, "min_nodes"), find_scalar(tree, "nodes")
+    if least is None or least.text is None:
+        return
+    if not isinstance(tree.get("restart"), YamlMapping):
+        yield Issue.of("CC-SPEC-013", "min-nodes-restart", least.location)
+    counts = [scalar.text or "" for scalar in (least, nodes) if scalar is not None]
+    are_counts = len(counts) > 1 and all(re.fullmatch("[0-9]{1,9}", text) for text in counts)
+    if are_counts and int(counts[0]) >= int(counts[1]):
+        yield Issue.of("CC-SPEC-013", "min-nodes", least.location, text=counts[0], nodes=counts[1])
 
 
 def _setup_issues(setup: YamlMapping) -> Iterator[Issue]:

@@ -86,4 +86,4 @@ def test_outnumbered(nnodes: int, spares: int, lost: int, outnumbered: bool) -> 
         roster.mark_lost(slot, "gone")
 
     assert roster.in_minority is outnumbered
-    assert not roster.can_continue(lost) or roster.in_minority
+    assert not roster.can_continue(roster.lost) or roster.in_minority

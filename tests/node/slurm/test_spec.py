@@ -85,6 +85,16 @@ def test_spares_are_the_last_nodes() -> None:
         build_spec(template, unequal, 2, "python3")
 
 
+def test_a_run_that_may_shrink_counts_its_ranks_at_each_attempt() -> None:
+    """The agents know how many ranks each node has, and put the number of all in themselves."""
+    restart = {"max": 3, "on": [], "progress": "**"}
+    spec = build_spec({**TEMPLATE, "restart": restart, "min_nodes": 2}, MEMBERS, 1, "python3")
+
+    assert spec["env"]["WORLD"] == [{"fill": "world_size"}, " of ", {"fill": "run_dir"}]
+    assert [entry["processes"] for entry in spec["roster"]] == [2, 2, 2]
+    assert (spec["nnodes"], spec["world_size"], spec["min_nodes"]) == (3, 6, 2)
+
+
 @pytest.mark.parametrize(
     ("nics", "network", "source", "expected"),
     [

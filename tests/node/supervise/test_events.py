@@ -34,7 +34,7 @@ def test_a_further_attempt_has_the_names_of_its_own_nodes() -> None:
     roster = Roster(spec)
     roster.assign({Slot(0), Slot(2)})
     not_used: Any = None
-    GangOrders(not_used, spec, not_used, events).start_next_attempt(roster, None)
+    GangOrders(not_used, spec, not_used, events).start_next_attempt(roster, None, None)
 
     ray = called[0].keywords["spec"]["ray"]
     assert ray == {"names": {"10.0.0.1": "gpu01", "10.0.0.3": "gpu03"}, "own_ports": 10}

@@ -43,6 +43,7 @@ CARRIED = {
 NOT_IN_THE_TEXT = {
     **dict.fromkeys(("name", "script", "command"), "every script shows them: test_slurm, test_bash"),
     "setup": "the caller plans it, with the files that it needs",
+    "min_nodes": "Slurm starts the job again with all its nodes, and a script for bash never does",
     "preload": "a part of `start`, which is named",
     "ends_with": "the script ends with the first node that fails, and with the last that succeeds",
     **dict.fromkeys(

@@ -428,3 +428,30 @@ def test_agents_that_cannot_find_each_other_are_not_started() -> None:
         check_measured(replace(plan, nodes=(plan.nodes[0], unknown)))
     assert refused.value.code == "CC-USE-006"
     check_measured(replace(plan, nodes=(unknown,)))
+
+
+SIZED = '{name: j, script: t.py, nproc_per_node: 2, args: ["${nnodes}/${world_size}"], restart: {}%s}'
+
+
+def test_a_run_that_may_shrink_leaves_its_size_to_the_agents() -> None:
+    """With min_nodes each attempt fills in nodes and ranks; it is shown as it is at first."""
+    plan = make_plan(SIZED % ", min_nodes: 2")
+    spec = render_spec(plan, plan.nodes[0], {})
+    assert words(plan)[1] == "3"
+    assert words(plan)[-1] == "3/6"
+    assert spec["argv"][1] == [{"fill": "nnodes"}]
+    assert spec["argv"][-1] == [{"fill": "nnodes"}, "/", {"fill": "world_size"}]
+    assert spec["min_nodes"] == 2
+    assert [entry["processes"] for entry in spec["roster"]] == [2, 2, 2]
+
+    fixed = make_plan(SIZED % "")
+    spec = render_spec(fixed, fixed.nodes[0], {})
+    assert spec["argv"][-1] == "3/6"
+    assert "min_nodes" not in spec
+    assert "processes" not in spec["roster"][0]
+
+
+def test_fewer_nodes_than_the_run_has() -> None:
+    """How many nodes a pattern is shows only at the launch."""
+    with pytest.raises(UsageError, match=r"min_nodes: 2 is not less than nodes: 2"):
+        make_plan(SIZED % ", min_nodes: 2", pattern="gpu[01-02]")

@@ -174,7 +174,7 @@ def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
     ]
     course = Roster({"slot": 0, "slots": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
     for lost in range(nodes + spares):
-        here = nodes + spares - lost - 1
+        here = set(range(lost + 1, nodes + spares))
         why = course.find_shortage(here, here)
         if why is not None:
             return lost, why

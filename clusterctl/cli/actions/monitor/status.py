@@ -33,7 +33,7 @@ from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence, compa
 from clusterctl.plans.diagnose.hang import SECOND_LOOK, Judgement, confirm, judge
 from clusterctl.plans.diagnose.kept import choose_least_wait
 from clusterctl.plans.diagnose.slow import judge_slowness
-from clusterctl.plans.runs.state import Parts
+from clusterctl.plans.runs.state import Parts, latest_part
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
@@ -99,7 +99,7 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     nodes = found.holders(run_id)
     handle = RunHandle(cluster, run_id, nodes, found.pythons)
     answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
-    world = next((part.world_size for part in parts.values() if part and part.world_size), None)
+    world = latest_part(parts).world_size or None
     least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
 
     def judge_answers(ranks: Sequence[RankEvidence]) -> Judgement:
