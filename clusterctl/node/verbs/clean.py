@@ -27,6 +27,7 @@ from ..state.run_files import read_spec, run_dirs
 from ..state.run_record import resolve_state, run_tag_prefix, with_leftovers
 from ..state.temp_dirs import PREFIX, remove_all
 from ..state.workdir import component, make_private, read_bytes
+from ..sync.checkpoints.folders import mirror_folder
 from ..sync.outside_files import summarise
 from ..sync.removal import Step, grant_owner_access, list_entries, remove_quietly, remove_tree
 
@@ -116,6 +117,10 @@ class Cleaner:
     def describe(self, rundir: str, state: Optional[State], blocked: str, whole: str = "") -> StoredRun:
         """Describe what would go with one part; `whole` is the folder that goes if it is not the part's own."""
         size, newest, forbidden = self._measure(whole or rundir)
+        mirror = mirror_folder(self.workdir, whole or rundir)
+        if os.path.lexists(mirror):
+            mirrored, _, forbidden_there = self._measure(mirror)
+            size, forbidden = size + mirrored, forbidden or forbidden_there
         return {
             "run": RunPaths(rundir).run_id,
             "node_dir": os.path.basename(rundir),
@@ -257,6 +262,11 @@ class Cleaner:
         if stored_run["blocked"]:
             raise VerbError("CC-CLEAN-002", stored_run["blocked"])
         self._move_to_trash(folder)
+        mirror = mirror_folder(self.workdir, folder)
+        if os.path.lexists(mirror):
+            self._move_to_trash(mirror)
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(mirror))
         return int(stored_run["bytes"])
 
     def _move_to_trash(self, folder: str) -> str:

@@ -30,13 +30,15 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
 
-from ...protocol.manifest import TreeEntry, decode_name
+from ...protocol.manifest import TreeEntry, decode_name, encode_name
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
 from ..logs.truncation import Truncation, read_truncation
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import Stream, VerbError
 from ..state.run_files import run_dirs
 from ..state.workdir import component, make_private, read_bytes
+from ..sync.checkpoints.folders import mirror_folder
+from ..sync.checkpoints.kept import find_kept
 from ..sync.given_files import GivenFiles
 from ..sync.outside_files import find_outside, read_sent, summarise
 from ..sync.paths import resolve_path
@@ -74,8 +76,10 @@ def run(request: ListRequest, stream: Stream) -> None:
 
 def list_files(request: ListRequest, workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
     """Send all rows, at most one more than the client wants; returns where their files lie."""
-    rows = find_rows(request, workdir)
     hashes = RememberedHashes(workdir, request["node"]) if request["hashed"] else None
+    rows = find_rows(request, workdir)
+    if hashes is not None and request["sources"][0][0] == "checkpoint":
+        rows = list_checkpoint(request, workdir, hashes, heartbeat.step_for_client)
     if hashes is not None:
         rows = with_hashes(islice(rows, request["most"] + 1), hashes, heartbeat.step_for_client)
     files, more = send_rows(rows, request["most"], heartbeat)
@@ -110,6 +114,23 @@ def find_rows(request: ListRequest, workdir: str) -> Rows:
                 file = ListedFile(outside.entry.path, outside.stat)
                 with suppress(OSError):  # it has just been removed
                     yield file_row(source, outside.path, file), file
+
+
+def list_checkpoint(request: ListRequest, workdir: str, hashes: RememberedHashes, step: Step) -> Rows:
+    """List what is here of a generation of the run; of files that all nodes see, each node lists all."""
+    rundir, name = find_rundir(request, workdir), request["sources"][0][1]
+    top, files = find_kept(mirror_folder(workdir, rundir), name, hashes, step) if rundir else (b"", [])
+    for kept in files:
+        path, entry = f"{kept.node_rank}/{kept.row.path}", kept.row
+        if entry.kind == "link":
+            yield [0, path, "link", 0, 0, 0, 0, entry.content, 0], ListedFile(b"", None)
+        else:
+            file = ListedFile(kept.source, os.lstat(kept.source))
+            yield [*file_row(0, encode_name(path), file)[:8], entry.mode], file
+    if top:
+        for row, file in list_path(0, name, top, inside=False):
+            row[1] = f"0/{name.partition('/')[2]}" + (f"/{row[1]}" if row[1] else "")
+            yield row, file
 
 
 def list_path(source: int, text: str, top: bytes, inside: bool) -> Rows:

@@ -111,7 +111,7 @@ MAX_BYTES = {
     "diagnose": 28_700,
     "download": 69_000,
     "exec": 9_000,
-    "files": 39_500,
+    "files": 41_100,
     "follow": 34_800,
     "history": 41_700,
     "idle": 3_800,

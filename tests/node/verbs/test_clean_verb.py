@@ -313,3 +313,17 @@ def test_two_nodes_that_share_a_home_clean_at_once(work: Work) -> None:
     assert [one["failed"] for one in removed] == [[], []]
     assert sum(one["contents"] for one in removed) == 300
     assert list((work.path / "trash").iterdir()) == []
+
+
+def test_copies_of_checkpoints_go_with_their_run(work: Work) -> None:
+    """They count as its size; those of another run stay."""
+    for name in ("digits-1", "digits-2"):
+        work.run(name)
+        work.write(f"mirror/{name}/0-gpu01/store/ab/{SHA}", 9, "x" * 5000)
+    answer = work.clean("digits-1")
+    assert [run["bytes"] > 5000 for run in answer["found"]["runs"]] == [True, True]
+    assert answer["removed"]["bytes"] > 5000
+    assert {path for path in work.files() if path.startswith("mirror")} == {
+        f"mirror/digits-2/0-gpu01/store/ab/{SHA}"
+    }
+    assert not (work.path / "mirror/digits-1").exists()

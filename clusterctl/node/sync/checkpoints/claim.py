@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from ...state.workdir import make_below
-from .mirror import MIRRORS
+from .folders import MIRRORS
 
 MAX_ID = 200  # bytes
 WRITE_LIMIT = 0.1  # seconds in which the first keeper of a run writes its id

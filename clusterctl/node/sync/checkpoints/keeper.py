@@ -132,6 +132,7 @@ class Keeper:
 
     def _on_collect(self, order: KeeperOrder) -> None:
         if order.attempt == self._attempt:
+            self._unwanted.pop(order.name, None)
             is_first = order.node_rank == self._node_rank
             self._scans.put(partial(self._scanner.collect, order.name, order.identity, is_first=is_first))
 

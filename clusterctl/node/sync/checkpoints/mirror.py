@@ -1,12 +1,7 @@
 """What a node has of the checkpoints of a run: seals, manifests, the files of other nodes, and where its own are.
 
-mirror/<run>/<slot>-<node>/
-  folder                the directory that the job's pattern is in
-  seals/<number>        Seal, as JSON
-  store/<aa>/<sha256>   manifests, and contents of files of other nodes
-
-What is in place belongs to the script and is only read; whether a file is still as it was sealed shows by its hash,
-which is remembered by its stamps.
+Where that is on the disk is in `folders`. What is in place belongs to the script and is only read; whether a file is
+still as it was sealed shows by its hash, which is remembered by its stamps.
 """
 
 from __future__ import annotations
@@ -27,19 +22,12 @@ from ..hashing import Path, Sha
 from ..removal import ignore_step, list_entries, remove_quietly
 from ..staging.remembered_hashes import RememberedHashes
 from ..store import Store
+from .folders import FOLDER, MIRRORS, SEALS
 from .manifests import unpack_part
-
-MIRRORS, FOLDER, SEALS, STORE = "mirror", "folder", "seals", "store"
-
-
-def mirror_folder(rundir: str) -> str:
-    """Return where a node keeps checkpoints of the run."""
-    paths = RunPaths(rundir)
-    return os.path.join(paths.workdir, MIRRORS, paths.run_id, os.path.basename(rundir))
 
 
 def make_mirror_folder(rundir: str) -> str:
-    """Make it."""
+    """Make the directory where a node keeps checkpoints of the run, and return it."""
     paths = RunPaths(rundir)
     return make_below(paths.workdir, MIRRORS, paths.run_id, os.path.basename(rundir))
 

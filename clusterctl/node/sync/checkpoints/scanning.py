@@ -17,6 +17,7 @@ from ....protocol.manifest import decode_name, encode_name
 from ....protocol.messages.checkpoints import MAX_NAME
 from ...runtime.processes import all_pids
 from ..removal import list_entries
+from .kept import is_inside
 
 MAX_FILES = 100_000  # of all matches; what is beyond is not kept
 OWN_PREFIX = ".clusterctl-"  # files that transfers write beside those that they become
@@ -231,12 +232,6 @@ def stamp_of(status: os.stat_result, link: str) -> Stamp:
     """Return what is unchanged while a file is not written to."""
     executable = bool(status.st_mode & stat.S_IXUSR)
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, link, executable)
-
-
-def is_inside(name: str, path: str, target: str) -> bool:
-    """Return whether a link at a path leads to a place within the same match."""
-    leads_to = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    return bool(target) and not target.startswith("/") and f"{leads_to}/".startswith(f"{name}/")
 
 
 def is_written(top: bytes) -> bool:

@@ -1,0 +1,58 @@
+"""`pull --checkpoint` lists what a node has of one checkpoint: its own files, and copies of other nodes' files."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keepers import RUN, NodeKeeper, Ring, close_all
+from session import Session
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[NodeKeeper]]:
+    """Hold what a test starts."""
+    yield from close_all([])
+
+
+def list_checkpoint(node: NodeKeeper, generation: str) -> list[list[Any]]:
+    """Return the rows of the verb."""
+    request = {
+        "workdir": str(node.work),
+        "node": node.node,
+        "run": RUN,
+        "sources": [["checkpoint", generation]],
+        "most": 100,
+        "hashed": True,
+        "mark": "",
+        "shared_home_probe": "",
+    }
+    rows: list[list[Any]] = []
+    with Session("files", request) as session:
+        while (frame := session.receive()) is not None and "listed" not in frame[0]:
+            if "rows" in frame[0]:
+                rows += json.loads(zlib.decompress(frame[1]))
+    return sorted(rows, key=lambda row: row[1])
+
+
+def test_a_node_lists_whole_parts_that_are_right(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """What was changed or removed since comes from nodes that have copies."""
+    nodes += [NodeKeeper(tmp_path, number) for number in range(2)]
+    ring = Ring(*nodes)
+    ring.begin()
+    seal = ring.save("step-1", config=b"{}")
+    listed = list_checkpoint(nodes[0], "1/step-1")
+    assert [row[1] for row in listed] == [
+        f"{rank}/step-1/{file}" for rank in (0, 1) for file in ("config", f"gpu{rank}.pt")
+    ]
+    assert [row[2:4] for row in listed if row[1].endswith("config")] == [["file", 2], ["file", 2]]
+    assert [row[1] for row in list_checkpoint(nodes[0], "0/step-1")] == [row[1] for row in listed]
+    assert list_checkpoint(nodes[0], "2/step-1") == []
+    (nodes[0].folder / "step-1" / "gpu0.pt").write_bytes(b"other")
+    assert {row[1][0] for row in list_checkpoint(nodes[0], "1/step-1")} == {"1"}
+    assert {row[1][0] for row in list_checkpoint(nodes[1], "1/step-1")} == {"0", "1"}
+    assert seal.number == 1
