@@ -109,7 +109,7 @@ MAX_BYTES = {
     "clean": 28_500,
     "connect": 22_400,
     "diagnose": 28_700,
-    "download": 69_000,
+    "download": 69_500,
     "exec": 9_000,
     "files": 41_100,
     "follow": 34_800,
