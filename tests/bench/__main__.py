@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NOT_BENCHES = ("__main__", "measuring")
+NOT_BENCHES = ("__main__", "measuring", "stage_peers")
 
 
 def benches() -> dict[str, str]:

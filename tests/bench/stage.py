@@ -4,15 +4,19 @@
 
 Builds a lab of its own, whose NICs send at most so many Mbit/s (`tc tbf`): the wire is the limit, and not the processor
 that the nodes share. The content is random, in files of 42 MiB. rsync talks to daemons without encryption, which is
-its fastest way; `rsync, to each` starts one for each node at the same moment.
+its fastest way; `rsync, to each` starts one for each node at the same moment. A model of the same size comes from a
+stand-in for a hub on the first node. Then, once each: what leaves the source, processor time against rsync over ssh, a
+middle node that dies half-way, and a second look at 20 GB in 10,000 sparse files.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,19 +24,31 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
-from measuring import Bar, Sample, Way, alternate, compare, options_for, report, wall_of
+from measuring import Bar, Sample, Way, alternate, compare, options_for, report, tell, wall_of
+from stage_peers import (
+    STAGE_HUB,
+    kill_receiver,
+    measure_cpu,
+    remove,
+    run_clusterctl,
+    serving_model,
+    time_second_look,
+    ways_from_hub,
+)
 
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, LabNode
 from clusterctl.lab.layout import DEFAULT_NICS
 
-COMMAND = (sys.executable, "-m", "clusterctl")
 TO_ONE, TO_ALL, RSYNC_ONE, RSYNC_ALL = "cp, to one", "cp, to all", "rsync, to one", "rsync, to each"
 FILE_MIB = 42
 DAEMON = "[all]\npath = /\nread only = no\nuse chroot = no\nuid = 0\ngid = 0\n"
 MAX_TO_ALL, MAX_TO_ONE = 1.15, 1.1  # of the time to one; of rsync's
 MAX_SENT = 1.01  # of the content: what leaves the node that has it
+MAX_KILLED = 1.3  # of the time to all: when a middle node dies half-way
+MAX_CPU = 1.0  # of rsync's over ssh: processor seconds for a GiB on a node that receives
+MAX_LOOK = 1.0  # seconds for 20 GB that are there
 
 
 def main() -> None:
@@ -48,8 +64,11 @@ def main() -> None:
         lab = up(place, LabOptions(name="bench", count=asked.nodes, nics=DEFAULT_NICS, bound=True))
         try:
             prepare(lab, asked.mib, asked.rate)
-            seen = alternate(ways_of(lab), asked.rounds)
-            sent = measure_sent(lab) / (asked.mib << 20)
+            parts = asked.mib // FILE_MIB
+            with serving_model(lab, parts, FILE_MIB << 20) as url:
+                ways = [*ways_of(lab), *ways_from_hub(lab, Path(folder), url, parts)]
+                seen = alternate(ways, asked.rounds)
+            once = [*measure_once(lab, asked.mib, wall_of(seen[TO_ALL])), look_bar(lab, Path(folder))]
         finally:
             labs.down(place)
     table = compare(
@@ -57,13 +76,50 @@ def main() -> None:
         seen,
         against=RSYNC_ONE,
     )
-    to_one, to_all, rsync = (wall_of(seen[way]) for way in (TO_ONE, TO_ALL, RSYNC_ONE))
+    to_one, to_all, rsync, hub = (wall_of(seen[way]) for way in (TO_ONE, TO_ALL, RSYNC_ONE, STAGE_HUB))
     bars = [
         Bar("to all, x to one", to_all / to_one, MAX_TO_ALL),
+        Bar("from a hub to all, x to one", hub / to_one, MAX_TO_ALL),
         Bar("to one, x rsync", to_one / rsync, MAX_TO_ONE),
-        Bar("leaves the source, x the content", sent, MAX_SENT),
+        *once,
     ]
     raise SystemExit(report("stage", [table], bars, asked))
+
+
+def measure_once(lab: Lab, mib: int, to_all: float) -> list[Bar]:
+    """Measure what needs no rounds: bytes, processor time, and the time with a node that dies."""
+    others, gib = lab.nodes[1:], mib / 1024
+    before = measure_cpu(lab.nodes)
+    sent = measure_sent(lab) / (mib << 20)
+    ours = [(after - begun) / gib for begun, after in zip(before, measure_cpu(lab.nodes), strict=True)]
+    rsync = measure_rsync_over_ssh(lab) / gib
+    tell(f"processor seconds per GiB: {' '.join(f'{seconds:.2f}' for seconds in ours)}; rsync {rsync:.2f}")
+    timer = threading.Timer(to_all / 2, kill_receiver, [others[len(others) // 2]])
+    timer.start()
+    killed = time_cp(lab, others, check=False)
+    timer.join()
+    return [
+        Bar("leaves the source, x the content", sent, MAX_SENT),
+        Bar("processor time of a receiver, x rsync over ssh", statistics.median(ours[1:]) / rsync, MAX_CPU),
+        Bar("a middle node dies half-way, x to all", killed / to_all, MAX_KILLED),
+    ]
+
+
+def look_bar(lab: Lab, folder: Path) -> Bar:
+    """Measure a second look at what is there."""
+    return Bar("20 GB in 10,000 files that are there", time_second_look(lab, folder), MAX_LOOK, "s")
+
+
+def measure_rsync_over_ssh(lab: Lab) -> float:
+    """Return the processor seconds of a node that receives the content by rsync over ssh, from here."""
+    node, source = lab.nodes[1], Path(lab.nodes[0].run(["sh", "-c", "cd ~/source && pwd"]).stdout.strip())
+    before = measure_cpu([node])[0]
+    ssh = f"ssh -F {lab.ssh_config}"
+    here = f"/proc/{lab.nodes[0].read_state().pid}/root{source}"
+    subprocess.run(["rsync", "-a", "-e", ssh, here, f"{node.name}:target/"], check=True)
+    used = measure_cpu([node])[0] - before
+    remove([node], "target")
+    return used
 
 
 def prepare(lab: Lab, mib: int, rate: int) -> None:
@@ -113,14 +169,11 @@ def ways_of(lab: Lab) -> list[Way]:
     ]
 
 
-def time_cp(lab: Lab, receivers: Sequence[LabNode]) -> float:
-    """Copy to some nodes; gives seconds, starting the command included."""
+def time_cp(lab: Lab, receivers: Sequence[LabNode], *, check: bool = True) -> float:
+    """Copy to some nodes; gives seconds, starting the command included. `check`: all must get it."""
     names = ",".join(node.name for node in receivers)
-    command = [*COMMAND, "-i", str(lab.inventory), "cp", f"{lab.nodes[0].name}:source", f"{names}:target/"]
-    began = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True)
-    seconds = time.monotonic() - began
-    _remove(receivers)
+    seconds = run_clusterctl(lab, "cp", f"{lab.nodes[0].name}:source", f"{names}:target/", check=check)
+    remove(receivers, "target")
     return seconds
 
 
@@ -141,7 +194,7 @@ def time_rsync(lab: Lab, receivers: Sequence[LabNode]) -> float:
     seconds = time.monotonic() - began
     if any(codes):
         raise SystemExit(f"rsync failed: {codes}")
-    _remove(receivers)
+    remove(receivers, "target")
     return seconds
 
 
@@ -155,11 +208,6 @@ def measure_sent(lab: Lab) -> float:
 def _sent_bytes(node: LabNode) -> float:
     paths = " ".join(f"/sys/class/net/{nic.name}/statistics/tx_bytes" for nic in node.plan.nics)
     return sum(float(line) for line in node.run(["sh", "-c", f"cat {paths}"]).stdout.split())
-
-
-def _remove(nodes: Sequence[LabNode]) -> None:
-    for node in nodes:
-        node.run(["sh", "-c", "rm -rf ~/target"])
 
 
 if __name__ == "__main__":

@@ -206,8 +206,11 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def send_large(self, name: str, path: str, query: Any) -> None:  # noqa: ARG002 - as others
         """Send a large file."""
-        content = self.server_hub.repositories[name].files[path]
-        self.send_content(path, content, {"ETag": f'"{sha256(content)}"'})
+        repository = self.server_hub.repositories[name]
+        content = repository.files[path]
+        # for clients that see no other host and follow: their library wants the commit
+        headers = {"ETag": f'"{sha256(content)}"', "X-Repo-Commit": repository.commit}
+        self.send_content(path, content, headers)
 
     def send_ms_list(self, kind: str, name: str, query: Any) -> None:
         """Send ModelScope's list."""

@@ -20,7 +20,7 @@ from clusterctl.client.rpc.session import (
     Session,
     SessionLimits,
 )
-from clusterctl.client.sync.contents import NOTHING_HELD, Contents, HeldPart, Shipment
+from clusterctl.client.sync.contents import NOTHING_HELD, Contents, HeldPart, Shipment, changed
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import translate_node_text
@@ -352,18 +352,29 @@ class RelayedContents(Contents):
     ) -> Iterator[Shipment]:
         """Yield what a node lacks; what a receiver that fails has left, only the next one has to read away.
 
-        A file that the node cannot send is left out, and the receiver reports it.
+        A file that the node cannot send is left out, and the receiver reports it. SyncError if one has changed since it
+        was listed: its end is not sent.
         """
         requests = [FileRequest(self._sources[sha], *held.get(sha, ())) for sha in sorted(missing)]
+        end: list[Shipment] = []
         with self._turn:
             for arrived in self._files.fetch(requests):
                 entry = arrived.request.entry
-                if isinstance(arrived, Piece):
-                    last = arrived.at + len(arrived.data) == entry.size
-                    body = arrived.packed or zlib.compress(arrived.data, 0)
-                    yield Shipment(_header(entry.content, arrived.at, last=last), body, len(arrived.data))
-                elif not entry.size and arrived.is_whole:
-                    yield Shipment(_header(entry.content, 0, last=True), zlib.compress(b""), 0)
+                if isinstance(arrived, FileEnd):
+                    if not arrived.problem and (not arrived.is_whole or arrived.sha256 != entry.content):
+                        raise changed(f"{self._files.node}:{entry.path}")
+                    if arrived.is_whole and not entry.size:
+                        end.append(Shipment(_header(entry.content, 0, last=True), zlib.compress(b""), 0))
+                    yield from end
+                    end = []
+                    continue
+                last = arrived.at + len(arrived.data) == entry.size
+                body = arrived.packed or zlib.compress(arrived.data, 0)
+                shipment = Shipment(_header(entry.content, arrived.at, last=last), body, len(arrived.data))
+                if last:
+                    end = [shipment]
+                else:
+                    yield shipment
 
 
 def _header(sha: str, at: int, *, last: bool) -> Blob:

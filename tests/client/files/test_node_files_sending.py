@@ -21,9 +21,10 @@ from clusterctl.client.files.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.sync.contents import Contents
+from clusterctl.client.sync.distribution import Distribution, TransferAddress
 from clusterctl.client.sync.scan import scan_files
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
-from clusterctl.errors import ClusterctlError, NodeError, UsageError
+from clusterctl.errors import ClusterctlError, NodeError, SyncError, UsageError
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, ListedEntry, RelayPlan, plan_relay
 from clusterctl.plans.sync.manifest import make_manifest
 from clusterctl.protocol.manifest import TreeEntry
@@ -241,6 +242,34 @@ def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
                 pass
     assert frame[0].record("copied").count("files") == 5
     assert content_of(tmp_path / "there/tree") == content_of(tree)
+
+
+@pytest.mark.parametrize("size", [3_000_000, 2_000_000, 4_000_000])
+def test_a_source_that_changes_meanwhile_is_named(tmp_path: Path, tree: Path, size: int) -> None:
+    """The receiver has nothing under its name; who sent it, and which file it is, are in what is reported."""
+    notices: list[str] = []
+    chain = Distribution(
+        "tree", {name: TransferAddress("127.0.0.1") for name in ("gpu01", "gpu02")}, notices.append
+    )
+    with listing(tmp_path, tree, "tree") as (source, entries):
+        plan = plan_relay(entries)
+        offer = chain.offer("gpu01", 1)
+        assert offer is not None
+        port = source.provide(offer)
+        assert port is not None
+        chain.add_source("gpu01", port)
+        (tree / "sub/big").write_bytes(os.urandom(size))
+        upload = TreeUpload(relayed(source, plan, plan.manifest), None, chain)
+        provide = chain.offer("gpu02", 1)
+        with (
+            taking(tmp_path, tmp_path / "there", "tree", folder=True, provide=provide) as target,
+            pytest.raises(SyncError, match="gpu01:tree/sub/big changed while it was being read") as caught,
+        ):
+            send_files(target, upload, node="gpu02")
+    assert caught.value.code == "CC-SYNC-006"
+    assert len(notices) == 1
+    assert notices[0].startswith("gpu02 could not fetch files from gpu01 (")
+    assert not (tmp_path / "there/tree/sub/big").exists()
 
 
 def test_a_link_is_replaced_if_that_is_wished(tmp_path: Path, tree: Path) -> None:

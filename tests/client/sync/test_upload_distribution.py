@@ -254,8 +254,8 @@ def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanRe
     nodes.meddle = damage
     brought = nodes.bring()
     assert nodes.code("gpu00") == nodes.code("gpu01")
-    assert len(nodes.notices) == 1
-    assert "changed in transfer" in nodes.notices[0]
+    (notice,) = nodes.notices
+    assert re.match(r"gpu0[01] could not fetch files from gpu0[01] \(a file changed in transfer", notice)
     assert sum(one.sent for one in brought.values()) >= scan.manifest.size + SIZE
 
 
@@ -438,7 +438,30 @@ def test_the_next_node_continues_where_the_one_that_died_was(
     assert "it continues with" in notice
 
 
-def wait_until(happened: Callable[[], bool]) -> None:
+def test_a_middle_node_that_stops_reading_is_passed_by(made: Callable[..., Nodes], scan: ScanResult) -> None:
+    """It is halted when all have a half: the others have the code, and each byte has left here once."""
+    nodes, halted = made(4), list[str]()
+
+    def halt_one() -> None:
+        wait_until(lambda: all(map(nodes.has_part, nodes.names)))
+        halted.append(nodes.middle())
+        nodes.sessions[halted[0]].process.send_signal(signal.SIGSTOP)
+        threading.Thread(target=end_it, daemon=True).start()
+
+    def end_it() -> None:
+        wait_until(lambda: nodes.notices)
+        kill(nodes, halted[0])
+
+    nodes.scan = replace(scan, contents=Paused(scan.contents, halt_one))  # type: ignore[arg-type]  # as above
+    brought = nodes.bring()
+    assert brought.keys() == set(nodes.names) - set(halted)
+    assert sum(one.sent for one in brought.values()) == scan.manifest.size
+    assert all(nodes.code(name) == nodes.code(next(iter(brought))) for name in brought)
+    (notice,) = nodes.notices
+    assert f"from {halted[0]} (it does not answer); it continues with" in notice
+
+
+def wait_until(happened: Callable[[], object]) -> None:
     """Wait for something."""
     deadline = time.monotonic() + HANG
     while not happened():

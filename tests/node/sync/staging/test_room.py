@@ -1,7 +1,8 @@
-"""Room for files, where a file system of a few inodes is not at hand."""
+"""Room for files, where a file system of a few inodes, or with a quota, is not at hand."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,4 +23,17 @@ def test_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         check_room(os.fsencode(tmp_path), rows, 5, str(tmp_path / "probe"))
     found.f_files = 0
     check_room(os.fsencode(tmp_path), rows, 5, str(tmp_path / "probe"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_used_up_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk has room, and this account has none: the first write shows it, and leaves nothing."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "write", refuse)
+    rows = [TreeEntry("file", "file", 0o644, "a" * 64, 1)]
+    with pytest.raises(VerbError, match=f"no room at {tmp_path}: 0.0MB are needed: Disk quota exceeded"):
+        check_room(os.fsencode(tmp_path), rows, 1, str(tmp_path / "probe"))
     assert list(tmp_path.iterdir()) == []
