@@ -384,11 +384,6 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
-    "CC-SETUP-007": Entry(
-        "error",
-        "a node could not put the checkpoint in its place that the run was to go on from",
-        do="The reason is that of the node's system or of its connection to the others; the run goes on with a spare, or with the checkpoint before, where it has one",
-    ),
     "CC-SETUP-010": Entry(
         "info",
         "the environment of `setup` does not exist yet",

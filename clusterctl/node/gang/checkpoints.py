@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, List, Optional, Set
 
+from ...protocol.messages.gang import CheckpointOrder
 from ...protocol.ranks import Slot
 from .attempts import Roster
 from .membership import GangContext
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.checkpoints import KeeperOrder, KeeperReport, Restore
     from ...protocol.messages.files import CheckpointState
     from .generations import Ledger
-
-Send = Callable[[Optional[Slot], "KeeperOrder"], None]  # to all where there is no slot
 
 SERIALS = 1_000_000  # of one hub
 
@@ -27,9 +26,10 @@ class Checkpoints:
     def __init__(self, context: GangContext, roster: Roster) -> None:
         self._context, self._roster = context, roster
         self._ledger: Optional[Ledger] = None
-        self._send: Send = lambda _, __: None
+        self._present: Callable[[], Set[Slot]] = set
+        self._send: Callable[[Slot, CheckpointOrder], None] = lambda _, __: None
         self._serial = roster.own_slot * SERIALS  # a late answer to an earlier hub is none to us
-        self._awaited: Set[Slot] = set()  # that have not reported what they have
+        self.awaited: Set[Slot] = set()  # that have not reported what they have
         self._recorded: List[CheckpointState] = []
         spec = context.spec.get("checkpoints")
         if spec is not None:
@@ -37,9 +37,9 @@ class Checkpoints:
 
             self._ledger = Ledger(spec["copies"], spec["keep"])
 
-    def lead(self, send: Send) -> None:
-        """Send as the hub from now on."""
-        self._send = send
+    def lead(self, present: Callable[[], Set[Slot]], send: Callable[[Slot, CheckpointOrder], None]) -> None:
+        """Act as the hub from now on: which nodes are here, and what sends to one of the others."""
+        self._present, self._send = present, send
 
     def on_order(self, order: KeeperOrder) -> None:
         """Carry out what the hub orders, as a peer."""
@@ -48,16 +48,16 @@ class Checkpoints:
             self._ledger.on_order(order)
             self._act()
 
-    def begin(self, present: Set[Slot]) -> None:
+    def begin(self) -> None:
         """Begin an attempt, which has GO; idle nodes take copies too."""
         if self._ledger is not None:
-            roster = self._roster
+            roster, present = self._roster, self._present()
             node_ranks = {slot: rank for slot, rank in roster.node_ranks.items() if slot in present}
-            self._awaited.clear()
+            self.awaited.clear()
             self._ledger.begin(roster.attempt, node_ranks, present - set(node_ranks) - roster.unfit)
             self._act()
 
-    def on_report(self, slot: Slot, report: KeeperReport, present: Set[Slot]) -> None:
+    def on_report(self, slot: Slot, report: KeeperReport) -> None:
         """Take what a keeper reports."""
         if self._ledger is None:
             return
@@ -65,10 +65,17 @@ class Checkpoints:
         self._ledger.set_address(slot, self._roster.find_address(slot), report.port)
         self._ledger.on_report(slot, report)
         if report.event == "kept" and report.serial == self._serial:
-            self._awaited.discard(slot)
+            self.awaited.discard(slot)
         self._act()
-        if self._awaited and self._ledger.seals > seals:
-            self.conclude(present)  # what was reported before does not have it
+        if self.awaited and self._ledger.seals > seals:
+            self.conclude()  # what was reported before does not have it
+
+    def reject(self, report: KeeperReport, resume: Optional[Restore]) -> bool:
+        """Take that the checkpoint an attempt was to go on from has failed; returns whether it is at fault itself."""
+        if self._ledger is None or resume is None or not self._ledger.reject(report, resume.seal):
+            return False
+        self._act()
+        return True
 
     def on_lost(self, slot: Slot) -> None:
         """Take that a node is lost."""
@@ -76,27 +83,31 @@ class Checkpoints:
             self._ledger.on_lost(slot)
             self._act()
 
-    def conclude(self, present: Set[Slot]) -> None:
+    def conclude(self) -> None:
         """Ask all nodes what they have, now that no rank runs."""
         if self._ledger is None:
             return
         from ...protocol.messages.checkpoints import KeeperOrder  # noqa: PLC0415, RUF100 - see above
 
         self._serial += 1
-        self._awaited = set(present)
-        self._send(None, KeeperOrder(do="conclude", attempt=self._roster.attempt, serial=self._serial))
+        self.awaited = self._present()
+        self._order(None, KeeperOrder(do="conclude", attempt=self._roster.attempt, serial=self._serial))
 
-    def awaited(self, present: Set[Slot]) -> Set[Slot]:
-        """Return the nodes that have not reported yet what they have."""
-        return self._awaited & present
-
-    def choose(self, present: Set[Slot]) -> Optional[Restore]:
+    def choose(self) -> Optional[Restore]:
         """Choose what the next attempt goes on from."""
         if self._ledger is None:
             return None
-        chosen = self._ledger.choose(present, self._roster.own_slot)
+        chosen = self._ledger.choose(self._present(), self._roster.own_slot)
         self._act()
         return chosen
+
+    def _order(self, slot: Optional[Slot], order: KeeperOrder) -> None:
+        """Send an order to the keeper of a node, or of all."""
+        for receiver in sorted(self._present() if slot is None else {slot} & self._present()):
+            if receiver == self._roster.own_slot:
+                self._context.order_keeper(order)
+            else:
+                self._send(receiver, CheckpointOrder(order))
 
     def _act(self) -> None:
         """Send and record what has come of a change."""
@@ -107,7 +118,7 @@ class Checkpoints:
         ledger.orders.clear()
         ledger.events.clear()
         for slot, order in orders:
-            self._send(slot, order)
+            self._order(slot, order)
         if events or ledger.states != self._recorded:
             self._recorded = ledger.states
             self._context.save_checkpoints(self._recorded, events)

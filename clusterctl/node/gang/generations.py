@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, Optional, Seque
 from ...protocol.messages.checkpoints import (
     MAX_SEALS,
     MAX_SOURCES,
+    NOT_RESTORED,
     Address,
     Held,
     KeeperOrder,
@@ -80,6 +81,7 @@ class Generation:
         self.is_tracked = (
             False  # whether it is known who has the parts: on a peer, and a hub that came later, it is not
         )
+        self.is_rejected = False  # whether it could not be restored, although nodes have reported to have it
         self.promised = 0  # copies that a hub has reported to a peer
         self.state: GenerationState = "collecting"
         self.note = ""
@@ -110,6 +112,8 @@ class Generation:
 
     def can_be_restored(self, present: Set[Slot]) -> bool:
         """Whether these nodes have all of it."""
+        if self.is_rejected:
+            return False
         found = [bool(self.holders.get(part.node_rank, set()) & present) for part in self.filled_parts]
         shared = self.seal is not None and self.seal.shared
         return any(found) if shared else bool(found) and all(found)
@@ -437,6 +441,16 @@ class Ledger:
                 ]
                 return Restore(seal=seal, parts=tuple(parts))
         return None
+
+    def reject(self, report: KeeperReport, seal: Seal) -> bool:
+        """Choose a generation no more of which a node has found no files; returns whether it was that one."""
+        generation = self._generations.get((seal.name, seal.attempt))
+        if report.event != "restored" or report.code != NOT_RESTORED or generation is None:
+            return False
+        generation.is_rejected = True
+        generation.state, generation.note = "lost", report.why
+        self._journal(generation)
+        return True
 
     def _adopt(self, present: Set[Slot], own: Slot) -> None:
         """Take what the nodes have reported to have: of seals that are not known here two reports count, or our own."""

@@ -46,7 +46,6 @@ from .role import Closed, GangState, Role, make_table
 from .round import Phase, Round
 
 if TYPE_CHECKING:
-    from ...protocol.messages.checkpoints import KeeperOrder
     from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd
 
 
@@ -82,7 +81,7 @@ class Hub(Role[Phase]):
         self._previous_hub: Optional[Slot] = None
         self._gathering_ends = float("inf")  # by the monotonic clock
         self.checkpoints = state.checkpoints
-        self.checkpoints.lead(self._order_keeper)
+        self.checkpoints.lead(lambda: self._present_slots, self._send_to)
 
     def report(self, message: Message, slot: Optional[Slot] = None) -> None:
         """Take a message of this node's own agent as that of a peer, which is named by its slot."""
@@ -203,6 +202,10 @@ class Hub(Role[Phase]):
         for member in list(self.members.values()):
             member.channel.send(text)
 
+    def _send_to(self, slot: Slot, message: Message) -> None:
+        if slot in self.members:
+            self.members[slot].channel.send(messages.render_message(message))
+
     @property
     def _present_slots(self) -> Set[Slot]:
         return {self.slot, *self.members} - self.roster.lost
@@ -221,7 +224,7 @@ class Hub(Role[Phase]):
                 Closed("it did not come" if left is None else f"it disconnected before the start: {left}"),
             )
 
-        self.checkpoints.begin(self._present_slots)
+        self.checkpoints.begin()
         for slot, part in early_parts:  # a gate that broke while GO was on its way
             self._add_part(slot, part)
 
@@ -332,7 +335,7 @@ class Hub(Role[Phase]):
             self._finish(gave_up)
             return
         self._wait(CLEAR_LIMIT, "clear")
-        self.checkpoints.conclude(self._present_slots)
+        self.checkpoints.conclude()
         self._decide_if_cleared()
 
     def _find_reason(self, parts: List[PartRecord]) -> RestartReason:
@@ -357,10 +360,8 @@ class Hub(Role[Phase]):
         self._decide_if_cleared()
 
     def _decide_if_cleared(self) -> None:
-        present = self._present_slots
-        awaited = present & self.round.expected - set(self.round.cleared)
-        awaited |= self.checkpoints.awaited(present)
-        if self.phase is Phase.CLEARING and not awaited:
+        awaited = self.round.expected - set(self.round.cleared) | self.checkpoints.awaited
+        if self.phase is Phase.CLEARING and not awaited & self._present_slots:
             self._decide()
 
     def _decide(self) -> None:
@@ -412,8 +413,8 @@ class Hub(Role[Phase]):
             return
         self.round = Round(self.roster)
         self._enter(Phase.STARTING)
-        self.state.resume = self.checkpoints.choose(self._present_slots)
-        self._send_all(messages.NextAttempt(self.context.time_left, self.roster.view(), self.state.resume))
+        resume = self.state.resume = self.checkpoints.choose()
+        self._send_all(messages.NextAttempt(self.context.time_left, self.roster.view(), resume))
         self._wait(self._ready_limit, "ready_limit")
         self.state.begin()
 
@@ -467,7 +468,7 @@ class Hub(Role[Phase]):
 
     def _send_go_to_others(self, port: int) -> None:
         self._enter(Phase.RUNNING)
-        self.checkpoints.begin(self._present_slots)
+        self.checkpoints.begin()
         self.round.master_port = port
         for slot in sorted(self.round.expected - {self._first_slot} | self.roster.idle_voters):
             self._send_go_to(slot)
@@ -477,23 +478,21 @@ class Hub(Role[Phase]):
         address = self.roster.address(first) or self.round.ready[first].address
         if slot == self.slot:
             self.context.on_go(address, port)
-        elif slot in self.members:
-            self.members[slot].channel.send(messages.render_message(messages.Go(address, port)))
+        else:
+            self._send_to(slot, messages.Go(address, port))
 
     # checkpoints
 
     def _on_keeper_report(self, slot: Slot, message: messages.CheckpointReport) -> None:
-        self.checkpoints.on_report(slot, message.report, self._present_slots)
+        self.checkpoints.on_report(slot, message.report)
         self._decide_if_cleared()
 
-    def _order_keeper(self, slot: Optional[Slot], order: KeeperOrder) -> None:
-        """Send an order to the keeper of a node, or of all."""
-        text = messages.render_message(messages.CheckpointOrder(order))
-        for receiver in self._present_slots if slot is None else {slot} & self._present_slots:
-            if receiver == self.slot:
-                self.context.order_keeper(order)
-            elif receiver in self.members:
-                self.members[receiver].channel.send(text)
+    def _on_restored(self, slot: Slot, message: messages.CheckpointReport) -> None:
+        """A checkpoint whose files no node gives is of no more use; the node that reports it is as good as before."""
+        report, node = message.report, self.roster.node(slot)
+        if self.checkpoints.reject(report, self.state.resume):
+            reason = f"{node}: the checkpoint {report.name} cannot be restored: {report.why}"
+            self._given_reason = RestartReason(NODE_LOST, node, reason)
 
     # after a hub that is lost
 
@@ -601,7 +600,8 @@ class Hub(Role[Phase]):
                 _clear: (Phase.RUNNING, Phase.STOPPING, Phase.CLEARING, Phase.PAUSING, Phase.GATHERING)
             },
             messages.CheckpointReport: {
-                _on_keeper_report: (Phase.RUNNING, Phase.STOPPING, Phase.CLEARING, Phase.PAUSING)
+                _on_restored: (Phase.STARTING,),
+                _on_keeper_report: (Phase.RUNNING, Phase.STOPPING, Phase.CLEARING, Phase.PAUSING),
             },
             messages.Ready: {_ready: (Phase.STARTING,)},
             messages.Listening: {_listening: (Phase.STARTING,)},

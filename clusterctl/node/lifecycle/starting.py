@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...protocol.ranks import NodeRank
 
 
-NOT_RESTORED = "CC-SETUP-007"
 WATCH_LIMIT = (
     10.0  # seconds in which the directory of the checkpoints must have been read; a start waits no longer
 )
@@ -138,7 +137,7 @@ def on_restored(run: Run, report: KeeperReport) -> None:
     run.change(restoring=False)
     if report.why:
         reason = f"the checkpoint {report.name} cannot be restored: {report.why}"
-        abort_start(run, "setup_failed", reason, {"text": reason, "code": report.code or NOT_RESTORED})
+        abort_start(run, "setup_failed", reason, {"text": reason, "code": report.code})
         return
     seconds = round(report.seconds, 1)
     facts: JournalFacts = {

@@ -202,6 +202,8 @@ class Agent(Effects):
     def _on_keeper_report(self, report: KeeperReport) -> None:
         """Take what the keeper of this node reports."""
         if report.event == "restored":
+            if report.why:
+                self.gang.on_keeper_report(report)
             self.processes.post(partial(starting.on_restored, report=report))
         elif report.event == "begun":
             self.processes.post(partial(starting.on_watched, attempt=report.attempt))

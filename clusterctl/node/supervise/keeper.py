@@ -43,6 +43,7 @@ MAX_STARTS = 4
 LOOK_INTERVAL = 2.0  # seconds
 FRESH = ("begin", "conclude", "restore")  # orders for which an ended keeper is started again
 ANSWERS = {"begin": "begun", "collect": "part", "take": "held", "conclude": "kept", "restore": "restored"}
+FAILED = "CC-CKPT-014"
 ENDED = "the process that keeps checkpoints has ended"
 
 
@@ -192,6 +193,7 @@ class Keeper:
                 name=order.name,
                 node_rank=part_rank(order),
                 serial=order.serial,
+                code=FAILED,
                 why=ENDED,
             )
             self._on_report(report)

@@ -37,6 +37,9 @@ MAX_SOURCES = 8  # nodes that are named for one part
 MAX_MANIFEST = 16 << 20  # bytes of a part's manifest
 MAX_FILE_BYTES = 1 << 60
 MAX_WHY = 300  # characters
+NOT_RESTORED = (
+    "CC-CKPT-013"  # no node gives the files: the generation is at fault, not the node that reports it
+)
 MAX_LINE = 4 << 20  # bytes of JSON between an agent and its keeper
 
 
@@ -148,7 +151,7 @@ class KeeperReport(Record):
     part       attempt, name, identity, part; without a part: it sees the files of the node that saw them first
     held       attempt, name, node_rank: that part is here, or why not
     kept       held, port, serial: what is here of sealed generations, checked now
-    restored   name, path, files, bytes, seconds, serial: that of its `restore` (agent only)
+    restored   name, path, files, bytes, seconds, serial: that of its `restore`; to the hub only if it has failed
     note       name, code, why: for the journal and the report; a checkpoint was skipped, a disk is full (agent only)
     """
 

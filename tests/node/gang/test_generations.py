@@ -464,6 +464,20 @@ def test_no_safe_generation_is_lost_with_one_node_and_nothing_wrong_is_ever_chos
         nodes.begin(attempt + 1)
 
 
+def test_what_could_not_be_restored_is_not_chosen_again() -> None:
+    """Its copies are wrong on all nodes that have them: the generation before is next, and the node is not at fault."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.save("step-2")
+    chosen = nodes.choose()
+    assert chosen is not None
+    full_disk = KeeperReport(event="restored", code="CC-DISK-001", why="No space left on device")
+    wrong = KeeperReport(event="restored", code="CC-CKPT-013", why="no node gives the files")
+    assert [nodes.ledger.reject(report, chosen.seal) for report in (full_disk, wrong)] == [False, True]
+    assert chosen_name(nodes.choose()) == "step-1"
+    assert nodes.seen[-1] == ("step-2", "lost", "no node gives the files")
+
+
 def test_what_a_node_holds_is_read_from_its_report_alone() -> None:
     """An empty report takes back what was known before."""
     nodes = Nodes(ranks=2, copies=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang import hub, limits, membership, node_check, peer, role
+from clusterctl.node.gang import checkpoints, hub, limits, membership, node_check, peer, role
 from clusterctl.node.lifecycle import ending
 from clusterctl.protocol.messages.gang import TO_HUB, TO_PEER, Form
 
@@ -68,7 +68,8 @@ def test_an_event_has_one_method_in_a_phase(rows: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("senders", "forms"), [([hub, limits, membership, node_check], TO_PEER), ([peer, role, ending], TO_HUB)]
+    ("senders", "forms"),
+    [([hub, limits, membership, node_check, checkpoints], TO_PEER), ([peer, role, ending], TO_HUB)],
 )
 def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str, Form]) -> None:
     """The other side makes a value of each class; what it makes and sends has a row, or `render_message` fails."""

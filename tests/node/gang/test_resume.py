@@ -1,0 +1,171 @@
+"""Checkpoints that the nodes keep for each other, with real processes: a further attempt goes on from the newest."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from noderun import NodeRun
+from restarting import RestartGang, vanish
+from waiting import wait_until
+
+Make = Callable[..., NodeRun]
+
+# Each rank waits for files of its own, one after another, which hold what it is to do.
+SCRIPT = """
+import os, signal, time
+out, attempt, rank = (os.environ[name] for name in ("CLUSTERCTL_OUTPUT_DIR", "CLUSTERCTL_ATTEMPT", "RANK"))
+
+def save(name):
+    os.makedirs(out + "/" + name, exist_ok=True)
+    with open(out + "/" + name + "/" + rank + ".bin", "w") as file:
+        file.write(name + " of rank " + rank + "\\n")
+    if rank == "0":
+        open(out + "/" + name + "/.metadata", "w").close()
+
+resume = os.environ["CLUSTERCTL_RESUME"]
+print("goes on from", resume, "=", os.environ["RESUME"], flush=True)
+print("settled in attempt", attempt, "rank", rank, "of", os.environ["WORLD_SIZE"], flush=True)
+step = 0
+while True:
+    place = os.environ["GANG_MARK"] + "/" + attempt + "." + rank + "." + str(step)
+    while not os.path.exists(place):
+        time.sleep(0.01)
+    step += 1
+    exec(open(place).read())
+"""
+
+
+class KeptGang(RestartGang):
+    """Nodes whose ranks write checkpoints, each to a disk of its own."""
+
+    def __init__(self, make: Make, count: int = 2, spares: int = 1, **settings: Any) -> None:
+        super().__init__(make, count, spares, script=SCRIPT)
+        self.steps: dict[tuple[int, int], int] = {}
+        path = [{"fill": "output_dir"}, "/step-*"]
+        usual = {"path": path, "complete": ".metadata", "copies": 2, "keep": 2, "rate": None, "needs": "all"}
+        for node in self.nodes:
+            node.spec["checkpoints"] = {**usual, **settings}
+            node.spec["checkpoint_look"] = 0.1
+            node.spec["output_dir"] = str(node.root / "out")
+            node.spec["env"]["RESUME"] = [{"fill": "resume"}]
+
+    def do(self, attempt: int, rank: int, code: str) -> None:
+        """Let a rank do something more."""
+        step = self.steps.get((attempt, rank), 0)
+        self.steps[attempt, rank] = step + 1
+        aside = self.orders.parent / f"{attempt}.{rank}.new"
+        aside.write_text(code)
+        aside.rename(self.orders / f"{attempt}.{rank}.{step}")
+
+    def save(self, attempt: int, name: str) -> None:
+        """Let all ranks write a checkpoint."""
+        for rank in range(self.count):
+            self.do(attempt, rank, f"save({name!r})")
+
+    def finish_all(self, attempt: int) -> None:
+        """Let all ranks end well."""
+        for rank in range(self.count):
+            self.do(attempt, rank, "raise SystemExit")
+        self.ended()
+
+    def wait_for(self, seat: int, name: str, state: str = "safe") -> None:
+        """Wait until a node has recorded how far a checkpoint is."""
+        wait_until(lambda: self.checkpoints(seat).get(name) == state, f"{name} {state} on {seat}")
+
+    def checkpoints(self, seat: int) -> dict[str, str]:
+        """Return the states of the checkpoints, as a node has recorded them."""
+        return {one["name"]: one["state"] for one in self.nodes[seat].state().get("checkpoints", ())}
+
+    def files(self, seat: int, name: str) -> dict[str, str]:
+        """Read the files of a checkpoint on a node."""
+        folder = self.nodes[seat].root / "out" / name
+        return {path.name: path.read_text() for path in folder.iterdir()} if folder.is_dir() else {}
+
+    def said(self, seat: int, rank: int) -> str:
+        """Return what a rank goes on from, as it printed it."""
+        (line,) = [line for line in self.nodes[seat].output(rank).splitlines() if line.startswith("goes on")]
+        return line
+
+
+def whole(name: str, ranks: int = 2) -> dict[str, str]:
+    """Return the files of a checkpoint of all ranks."""
+    return {".metadata": "", **{f"{rank}.bin": f"{name} of rank {rank}\n" for rank in range(ranks)}}
+
+
+def test_a_spare_goes_on_from_the_checkpoint_of_the_node_that_it_replaces(node: Make) -> None:
+    """It has the files of all ranks in their place before its ranks start, and their path in the environment."""
+    gang = KeptGang(node).begin()
+    gang.save(1, "step-1")
+    gang.wait_for(0, "step-1")
+    gang.save(1, "step-2")
+    gang.wait_for(0, "step-2")
+    gang.wait_for(2, "step-2")
+    vanish(gang.nodes[1])
+    gang.settled(2, [0, 2])
+    said = gang.said(2, 1)
+    found = [gang.files(seat, "step-2") for seat in (0, 2)]
+    resumed = [gang.nodes[seat].state()["resumed"] for seat in (0, 2)]
+    gang.save(2, "step-3")
+    gang.wait_for(0, "step-3")
+    gang.finish_all(2)
+
+    place = gang.nodes[2].root / "out" / "step-2"
+    assert said == f"goes on from {place} = {place}"
+    assert found == [whole("step-2")] * 2
+    assert resumed == ["step-2"] * 2
+    assert gang.nodes[2].event("resume")["name"] == "step-2"
+    assert [gang.nodes[seat].state()["state"] for seat in (0, 2)] == ["SUCCEEDED"] * 2
+
+
+def test_the_hub_is_lost_with_the_first_part(node: Make) -> None:
+    """The next hub asks all nodes what they have."""
+    gang = KeptGang(node, count=3, spares=1).begin()
+    gang.save(1, "step-1")
+    gang.wait_for(1, "step-1")
+    vanish(gang.nodes[0])
+    gang.settled(2, [1, 2, 3])
+    found = gang.files(3, "step-1")
+    gang.finish_all(2)
+    assert found == whole("step-1", 3)
+
+
+def test_a_killed_rank_goes_on_from_files_that_are_in_place(node: Make) -> None:
+    """What no node has whole, written by half when the rank was killed, is no checkpoint."""
+    gang = KeptGang(node, spares=0, complete="").begin()
+    gang.save(1, "step-1")
+    gang.wait_for(0, "step-1")
+    gang.do(1, 0, "save('step-2')")
+    gang.do(1, 1, "os.makedirs(out + '/step-2', exist_ok=True); os.kill(os.getpid(), signal.SIGKILL)")
+    gang.settled(2, [0, 1])
+    said = gang.said(0, 0)
+    gang.finish_all(2)
+    assert said.endswith("/out/step-1")
+
+
+def test_a_keeper_that_is_killed_costs_no_run_and_nothing_that_is_safe(node: Make) -> None:
+    """The run goes on without; the next attempt has a new one, which finds what is on the disk."""
+    gang = KeptGang(node, spares=0).begin()
+    gang.save(1, "step-1")
+    gang.wait_for(0, "step-1")
+    for keeper in keepers(gang.nodes[1]):
+        os.kill(keeper, signal.SIGKILL)
+    gang.save(1, "step-2")
+    gang.wait_for(0, "step-2", "skipped")
+    gang.do(1, 1, "os.kill(os.getpid(), signal.SIGKILL)")
+    gang.settled(2, [0, 1])
+    said = gang.said(1, 1)
+    gang.save(2, "step-3")
+    gang.wait_for(0, "step-3")
+    gang.finish_all(2)
+
+    assert said.endswith("/out/step-1")
+    notes = [event.get("note", "") for event in gang.nodes[1].events() if event["event"] == "checkpoint"]
+    assert any("the process that keeps checkpoints has ended" in note for note in notes)
+
+
+def keepers(run: NodeRun) -> list[int]:
+    """Return the pids of the keepers of a node."""
+    return [pid for pid, command in run.left().items() if " keeper " in command]
