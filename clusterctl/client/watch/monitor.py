@@ -27,6 +27,7 @@ from clusterctl.plans.runs.state import (
     NodeState,
     SlotState,
     attempt_of,
+    find_resumed,
     find_smaller,
     roster_of,
 )
@@ -191,13 +192,15 @@ class AttemptTracker:
         is_new, self.number = number > self.number, number
         self._running = newest.state != WAITING or (self._running and not is_new)
         if is_new:
-            nodes = _render_participants(roster, previous)
+            nodes, checkpoint = _render_participants(roster, previous), find_resumed(known)
             notice = tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes)
             smaller = find_smaller(known)
             if smaller is not None:
                 notice = tr(
                     "{message}: {n} of {of} nodes", message=notice, n=smaller["nodes"], of=smaller["of"]
                 )
+            if checkpoint:
+                notice = tr("{message}, from checkpoint {name}", message=notice, name=checkpoint)
             self._pending_notices.append(notice)
         return is_new
 
@@ -494,13 +497,16 @@ class RunMonitor:
             self._on_gang_stop(name, reason)  # the nodes' word for what happened on one of them
 
     def _on_checkpoint(self, report: NodeReport, event: Untrusted) -> None:
-        """Report what went wrong with a checkpoint, and of the others the first of each attempt."""
-        text, bad = describe_checkpoint_event(event)
-        is_of_run = event.text("state") != ""  # else of this node
-        key = text if bad else f"{event.text('event')} {report.attempt}"
-        if text and key not in self._shown:
+        """Report of the checkpoints that are safe, or skipped for one reason, the first of each attempt."""
+        text, _ = describe_checkpoint_event(event)
+        state = event.text("state")
+        if not text or read_event_name(event) != "checkpoint":
+            return  # the notice that an attempt begins names what it resumes from
+        is_frequent = state in ("safe", "skipped")
+        key = f"{state} {event.text('note')} {report.attempt}" if is_frequent else text
+        if key not in self._shown:
             self._shown.add(key)
-            shown = text if is_of_run else tr("{subject}: {text}", subject=report.node.name, text=text)
+            shown = text if state else tr("{subject}: {text}", subject=report.node.name, text=text)
             self._notice(redact(shown, self._secrets))
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:

@@ -26,6 +26,7 @@ from clusterctl.translation import to_translate, tr
 
 MAX_FACT = 300  # characters
 MAX_MOMENTS = 200
+MAX_SKIPPED = 5  # checkpoints of a node's journal; as many may follow as are saved
 FAILURE_SIGN, STOP_SIGN = "✗", "■"
 SOON = 10.0  # seconds
 MAX_MARKS, MAX_LABEL = 24, 160  # of the attempts that have ended; characters
@@ -200,7 +201,8 @@ def describe_event(event: JournalEvent) -> tuple[str, bool]:
     if event.name in RICH_TEXTS:
         return RICH_TEXTS[event.name](facts)
     if event.name in CHECKPOINT_EVENTS:
-        return describe_checkpoint_event(facts)
+        is_regular = facts.text("state") == "safe" and not facts.text("note")  # the facts show the newest
+        return ("", False) if is_regular else describe_checkpoint_event(facts)
     text, bad = EVENT_TEXTS.get(event.name, ("", False))
     reason = clip(translate_node_text(facts.text("reason", MAX_FACT)), MAX_FACT)
     if not text:
@@ -291,9 +293,12 @@ def _node_moments(run: ReportedRun, node: str, journal: Sequence[JournalEvent]) 
     """List what happened on a node; what only followed from the stop, or from another node's failure, is not bad."""
     moments: list[Moment] = []
     last = max((event.facts.count("attempt") for event in journal if event.name == "attempt"), default=1)
-    is_stopping, attempt = False, 1
+    is_stopping, attempt, skipped = False, 1, 0
     for event in journal:
         text, bad = describe_event(event)
+        if event.name == "checkpoint" and event.facts.text("state") == "skipped":
+            skipped += 1
+            text = text if skipped <= MAX_SKIPPED else ""
         ranks = (event.facts.count("rank"),) if event.name == "rank_exited" else ()
         if event.name == "attempt":
             is_stopping, attempt = False, event.facts.count("attempt")

@@ -25,14 +25,16 @@ from clusterctl.specs.inventory.parse import parse_inventory
 NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
 
 
-def state(attempt: int, *ranks: int | None, word: str = "RUNNING", lost: str = "") -> NodeState:
+def state(
+    attempt: int, *ranks: int | None, word: str = "RUNNING", lost: str = "", resumed: str = ""
+) -> NodeState:
     """Build a node's state with this roster."""
     roster = [
         {"slot": seat, "node": node.name, "node_rank": rank, "lost": node.name == lost}
         for seat, (node, rank) in enumerate(zip(NODES, ranks, strict=True))
     ]
     about = {"run": "r", "nnodes": 2, "slots": 3, "gang": True, "attempt": attempt}
-    return parse_state(Untrusted({**about, "state": word, "roster": roster}))
+    return parse_state(Untrusted({**about, "state": word, "roster": roster, "resumed": resumed}))
 
 
 def pausing(attempt: int) -> dict[str, Any]:
@@ -61,6 +63,39 @@ def test_each_attempt_is_reported_once() -> None:
     assert said == [
         "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
         "attempt 2 begins on gpu01, gpu03 (spare, node 1)",
+    ]
+
+
+def test_what_becomes_of_checkpoints_is_reported_and_not_for_each_of_them() -> None:
+    """The first that is safe or skipped in each attempt, each that is lost, and what an attempt resumes from."""
+    said: list[str] = []
+    watch = MonitorOptions("r", NODES, {}, {})
+    follower = RunMonitor(Cluster(said.append), watch, show=lambda _: None, notice=said.append)
+    first = state(1, 0, 1, None)
+    follower._on_update(StateChange("gpu01", first))
+
+    def report(name: str, word: str, **facts: Any) -> None:
+        event = {"event": "checkpoint", "name": name, "state": word, "of": 2, "copies": 2, "bytes": 2_000_000}
+        follower._on_update(NodeEvent("gpu01", Untrusted({**event, **facts})))
+
+    for number in range(3):
+        report(f"step-{number}", "safe")
+        report(f"skip-{number}", "skipped", note="a newer one came while another was being copied")
+    report("step-2", "lost", note="step-1 is left")
+    report("step-3", "", note="No space left on device")
+    follower._on_update(NodeEvent("gpu01", Untrusted(pausing(1))))
+    second = state(2, 0, None, 1, lost="gpu02", resumed="step-1")
+    follower._on_update(StateChange("gpu01", second))
+    follower._on_update(NodeEvent("gpu01", Untrusted({"event": "resume", "name": "step-1", "files": 3})))
+    follower._attempts.on_idle()
+
+    assert said == [
+        "checkpoint step-0 is safe: 2MB of 2 nodes, 2 copies",
+        "checkpoint skip-0 was skipped: a newer one came while another was being copied",
+        "checkpoint step-2 is lost: step-1 is left",
+        "gpu01: No space left on device",
+        "attempt 1: gpu02 is lost; attempt 2 begins in 2 s",
+        "attempt 2 begins on gpu01, gpu03 (spare, node 1), from checkpoint step-1",
     ]
 
 

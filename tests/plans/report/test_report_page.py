@@ -129,6 +129,28 @@ def test_phases_and_moments_of_a_journal() -> None:
     assert [mark.time for mark in scale.marks if mark.failed] == [BEGAN + 50]
 
 
+def test_checkpoints_do_not_hide_what_else_happened() -> None:
+    """What is safe is a fact of the run; of what is skipped the first ones are moments."""
+    names = [("safe", 300), ("skipped", 300), ("lost", 1)]
+    entries = [
+        {"time": BEGAN + number / 100, "event": "checkpoint", "state": word, "name": f"{word}-{number}"}
+        for word, count in names
+        for number in range(count)
+    ]
+    entries.append({"time": BEGAN + 40, "event": "resume", "name": "safe-1", "files": 2, "seconds": 1.0})
+    journal = parse_journal("\n".join(map(json.dumps, entries)).encode())
+    moments = find_moments(make_run({"gpu01": replace(make_record("gpu01"), journal=journal)}))
+
+    assert [moment.sentence for moment in moments if moment.bad] == [
+        "checkpoint skipped-0 was skipped",
+        "checkpoint lost-0 is lost",
+        *(f"checkpoint skipped-{number} was skipped" for number in range(1, 5)),
+    ]
+    assert [moment.sentence for moment in moments if not moment.bad] == [
+        "resumes from checkpoint safe-1: 2 files (0) in 1.0 s"
+    ]
+
+
 def test_a_line_has_gaps_where_nothing_is_known() -> None:
     """And ends where the scale does."""
     points = tuple((float(time), 1.0) for time in (0, 1, 2, 3, 20, 21, 99))
