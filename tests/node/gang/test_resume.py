@@ -169,3 +169,91 @@ def test_a_keeper_that_is_killed_costs_no_run_and_nothing_that_is_safe(node: Mak
 def keepers(run: NodeRun) -> list[int]:
     """Return the pids of the keepers of a node."""
     return [pid for pid, command in run.left().items() if " keeper " in command]
+
+
+def test_nodes_that_write_to_one_directory_copy_nothing(node: Make) -> None:
+    """It is noted once, and the next attempt goes on from the files where they are."""
+    gang = KeptGang(node)
+    for one in gang.nodes:
+        one.spec["output_dir"] = str(gang.nodes[0].root / "out")
+    gang.begin()
+    gang.save(1, "step-1")
+    gang.wait_for(0, "step-1")
+    vanish(gang.nodes[1])
+    gang.settled(2, [0, 2])
+    said = gang.said(2, 1)
+    (state,) = gang.nodes[0].state()["checkpoints"]
+    mirrored = [path for one in gang.nodes for path in (one.workdir / "mirror").rglob("*") if path.is_file()]
+    copied = [path for path in mirrored if path.read_bytes().startswith(b"step-1 of rank")]
+    gang.finish_all(2)
+
+    assert said.endswith(f"{gang.nodes[0].root}/out/step-1")
+    assert state["shared"]
+    assert copied == []
+
+
+def test_a_byte_of_the_only_copy_is_wrong_and_the_one_before_is_taken(node: Make) -> None:
+    """Nothing that is not what its node has written is ever loaded."""
+    gang = KeptGang(node).begin()
+    for name in ("step-1", "step-2"):
+        gang.save(1, name)
+        gang.wait_for(0, name)
+    for path in (gang.nodes[0].workdir / "mirror").rglob("*"):
+        if path.is_file() and path.read_bytes() == b"step-2 of rank 1\n":
+            path.chmod(0o600)
+            path.write_bytes(b"step-2 of rank 7\n")
+    for path in (gang.nodes[2].workdir / "mirror").rglob("*"):
+        if path.is_file() and path.read_bytes() == b"step-2 of rank 1\n":
+            path.unlink()
+    vanish(gang.nodes[1])
+    gang.settled(2, [0, 2])
+    said = gang.said(2, 1)
+    found = gang.files(2, "step-1")
+    gang.finish_all(2)
+
+    assert said.endswith("/out/step-1")
+    assert found == whole("step-1")
+
+
+def begin_slow_restore(node: Make) -> KeptGang:
+    """Lose a node, and halt the keeper of the only other one that has its files before they are fetched."""
+    gang = KeptGang(node, count=3, spares=2)
+    for one in gang.nodes:
+        one.spec["restart"]["pause"] = 1.0
+    gang.begin()
+    gang.save(1, "step-1")
+    gang.wait_for(0, "step-1")
+    vanish(gang.nodes[1])
+    wait_until(lambda: "pausing" in [event["event"] for event in gang.nodes[3].events()], "all have reported")
+    for keeper in keepers(gang.nodes[2]):
+        os.kill(keeper, signal.SIGSTOP)
+    wait_until(lambda: gang.nodes[3].state()["attempt"] == 2, "the next attempt")
+    return gang
+
+
+def test_a_stop_while_files_are_fetched_ends_all(node: Make) -> None:
+    """The keepers end with their agents, halted ones too."""
+    gang = begin_slow_restore(node)
+    os.kill(gang.nodes[0].pid("guardian"), signal.SIGTERM)
+    gang.ended()
+    assert [gang.nodes[seat].state()["state"] for seat in (0, 2, 3)] == ["STOPPED"] * 3
+
+
+def test_a_node_dies_while_others_fetch_its_files(node: Make) -> None:
+    """Two neighbours are gone: what both had is lost, which the journal says, and the run begins from scratch."""
+    gang = begin_slow_restore(node)
+    halted = keepers(gang.nodes[2])
+    vanish(gang.nodes[2])
+    for keeper in halted:
+        os.kill(keeper, signal.SIGKILL)
+    gang.settled(3, [0, 3, 4])
+    said = [line for line in gang.nodes[3].output(1).splitlines() if line.startswith("goes on from")]
+    notes = [
+        (event["name"], event["state"], event["note"])
+        for event in gang.nodes[0].events()
+        if event["event"] == "checkpoint"
+    ]
+    gang.finish_all(3)
+
+    assert said == ["goes on from  = "]
+    assert notes == [("step-1", "safe", ""), ("step-1", "lost", "no checkpoint is left")]

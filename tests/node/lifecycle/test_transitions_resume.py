@@ -1,0 +1,147 @@
+"""The rules of a start that goes on from a checkpoint, and of one whose checkpoints are kept, as plain values."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from recorded_effects import Call, call, transition
+
+from clusterctl.node.lifecycle import ending, starting
+from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
+from clusterctl.protocol.messages.checkpoints import KeeperReport, Part, Restore, Seal
+
+pytestmark = pytest.mark.unit
+
+SPEC: Any = {
+    "attempt": 2,
+    "node_rank": 1,
+    "module": "torch.distributed.run",
+    "processes": 1,
+    "world_size": 2,
+    "master_addr": "10.0.0.1",
+    "python": "/venv/bin/python",
+    "grace": 5.0,
+    "checkpoints": {"path": "/out/step-*"},
+    "resume": "step-300",
+    "before": {"time_limit": 60.0},
+}
+SEAL = Seal(name="step-300", number=3, nodes=2, parts=(Part(files=1, bytes=4 * 10**9, manifest="a" * 64),))
+RESTORED = KeeperReport(event="restored", name="step-300", files=7, bytes=90, seconds=2.04)
+READY = {"torch": "2.9.0"}
+
+
+def called(**changes: Any) -> tuple[RunState, tuple[Call, ...]]:
+    """Begin an attempt that goes on from a checkpoint."""
+    state = RunState(new_attempt({**SPEC, "attempt": 1}, idle=False)._replace(phase=Phase.ENDED), True)
+    spec = {**SPEC, **changes}
+    event = partial(
+        starting.on_attempt_called, spec=spec, node_rank=1, time_left=None, resume=Restore(seal=SEAL)
+    )
+    return transition(state, event)
+
+
+def follow(state: RunState, *events: partial[None]) -> tuple[RunState, tuple[Call, ...]]:
+    """Follow several events; returns the last state and all calls."""
+    calls: tuple[Call, ...] = ()
+    for event in events:
+        state, more = transition(state, event)
+        calls += more
+    return state, calls
+
+
+GATE = partial(starting.on_gate_started, entry=None)
+PORTS = partial(starting.on_ports_opened, has_environment=True, port=None, locked=True)
+TORCH = partial(starting.on_gate_ready, torch="2.9.0")
+PLACED = partial(starting.on_restored, report=RESTORED)
+WATCHED = partial(starting.on_watched, attempt=2)
+
+
+def test_files_are_fetched_beside_the_import_of_torch() -> None:
+    """It begins before the gate is started, is recorded, and the start has more time for it."""
+    state, calls = called()
+    assert call.restore(Restore(seal=SEAL)) in calls
+    assert call.start_timer("go", 1520.0, partial(ending.on_cancelled, reason="no GO arrived")) in calls
+    recorded = next(each for each in calls if each.name == "set_state")
+    assert recorded.arguments["values"]["resumed"] == "step-300"
+    assert state.attempt.restoring
+
+
+def test_before_runs_when_the_files_are_in_their_place() -> None:
+    """Its commands may read them."""
+    state, calls = follow(called()[0], PORTS, GATE, TORCH)
+    assert call.start_helper("before") not in calls
+    state, calls = follow(state, PLACED)
+    facts = {"name": "step-300", "files": 7, "bytes": 90, "seconds": 2.0}
+    assert calls == (
+        call.journal("resume", facts),
+        call.journal("before", {}),
+        call.start_helper("before"),
+    )
+
+
+def test_a_node_is_ready_when_what_its_ranks_write_will_be_seen() -> None:
+    """Restored files are not taken for new ones: they are there before it is looked, and before GO."""
+    state, calls = follow(called(before=None)[0], PORTS, GATE, PLACED, TORCH)
+    assert call.watch_checkpoints() in calls
+    assert state.phase is Phase.PREPARING
+    state, calls = follow(state, partial(starting.on_watched, attempt=1))
+    assert (state.phase, calls) == (Phase.PREPARING, ())
+    state, calls = follow(state, WATCHED)
+    assert state.phase is Phase.READY
+    assert calls[:3] == (
+        call.cancel_timer("watch"),
+        call.journal("ready", READY),
+        call.gang.on_startup_event("ready", READY),
+    )
+
+
+def test_torch_may_be_there_before_the_files() -> None:
+    """The later of the two counts."""
+    state, calls = follow(called(before=None)[0], PORTS, GATE, TORCH)
+    assert call.watch_checkpoints() not in calls
+    state, calls = follow(state, PLACED)
+    assert call.watch_checkpoints() in calls
+
+
+def test_a_file_system_that_does_not_answer_holds_up_no_start() -> None:
+    """After a while the node is ready all the same."""
+    _, calls = follow(called(before=None)[0], PORTS, GATE, PLACED, TORCH)
+    assert call.start_timer("watch", starting.WATCH_LIMIT, WATCHED) in calls
+
+
+def test_a_node_that_cannot_have_the_files_abandons_the_start() -> None:
+    """The reason and the code go to the gang; what runs is ended."""
+    why = KeeperReport(event="restored", name="step-300", code="CC-DISK-001", why="No space left on device")
+    state, calls = follow(called()[0], PORTS, GATE, partial(starting.on_restored, report=why))
+    reason = "the checkpoint step-300 cannot be restored: No space left on device"
+    facts = {"text": reason, "code": "CC-DISK-001"}
+    assert state.attempt.gate_failed == reason
+    assert state.phase is Phase.ENDING
+    assert call.gang.on_startup_event("setup_failed", facts) in calls
+    assert call.pause_checkpoints() in calls
+
+
+def test_a_stop_gives_a_restore_up() -> None:
+    """What comes of it afterwards changes nothing."""
+    state, calls = follow(called()[0], PORTS, partial(ending.on_cancelled, reason="stopped by ann@laptop"))
+    assert call.pause_checkpoints() in calls
+    assert follow(state, PLACED) == (state, ())
+
+
+def test_nothing_counts_as_complete_from_the_first_cause_of_an_end_on() -> None:
+    """A rank may have died while it wrote."""
+    state = RunState(new_attempt(SPEC, idle=False)._replace(phase=Phase.RUNNING, started=True), True)
+    failed = partial(
+        ending.on_rank_exited, rank=0, pid=8, exit_code=None, signal=9, failure="killed by SIGKILL"
+    )
+    _, calls = transition(state, failed)
+    names = [each.name for each in calls]
+    assert names.index("pause_checkpoints") < names.index("gang.report")
+
+
+def test_a_spare_takes_copies_from_the_first_moment_on() -> None:
+    """It has no rank, and looks for nothing."""
+    spare = RunState(new_attempt({**SPEC, "attempt": 1}, idle=True), True)
+    assert call.watch_checkpoints() in transition(spare, PORTS)[1]
