@@ -13,7 +13,7 @@ from driving import cctl, leftovers, make_project, read_until, start_cctl
 from variants import VARIANT
 from waiting import HANG
 
-from clusterctl.lab.labs import Lab
+from clusterctl.lab.labs import Lab, break_node
 from clusterctl.lab.layout import SLURM_INVENTORY
 
 pytestmark = [
@@ -120,3 +120,22 @@ def test_a_stop_leaves_nothing(cluster: Lab, tmp_path: Path) -> None:
     assert [node["state"] for node in status["nodes"]] == ["STOPPED"] * 2
     assert leftovers(cluster) == {}
     assert left_in_memory(cluster) == []
+
+
+def test_a_lost_node_leaves_fewer_ranks(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
+    """With min_nodes mpirun starts as many ranks as the nodes that are left have."""
+    lab = make_lab(n=3)
+    last = lab.nodes[2].name
+    end = 'time.sleep(600 if os.environ["CLUSTERCTL_ATTEMPT"] == "1" else 0)'
+    size = {"nodes": 3, "min_nodes": 2, "nproc_per_node": 2, "restart": {"max": 2}}
+    job = make_project(tmp_path, ALLREDUCE.format(end=end), launcher="mpirun", **size)
+    launcher = start_cctl(lab, "launch", job, "--json")
+    run = json.loads(read_until(launcher, "up 5 6 15"))["run"]
+    break_node(lab, last, "power")
+    out, notices = launcher.communicate(timeout=HANG)
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+    assert (verdict["state"], verdict["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3}), (verdict, notices)
+    printed = [line.partition("| ")[2].split()[1:4] for line in cctl(lab, "logs", run).out.splitlines()]
+    assert sorted(line for line in printed if line[1:] == ["4", "6"]) == [
+        [str(n), "4", "6"] for n in range(4)
+    ]

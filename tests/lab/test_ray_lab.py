@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from driving import cctl, leftovers, make_project, read_until, said, start_cctl
 from variants import VARIANT
 from waiting import HANG
 
-from clusterctl.lab.labs import Lab
+from clusterctl.lab.labs import Lab, break_node
 from clusterctl.protocol.run_paths import short_id
 
 OWN = sys.executable if importlib.util.find_spec("ray") is not None else ""
@@ -139,3 +140,17 @@ def test_a_run_whose_agent_is_killed_leaves_nothing(cluster: Lab, tmp_path: Path
     assert process.returncode == 1
     assert leftovers(cluster) == {}
     assert ray_directories(cluster) == []
+
+
+def test_a_lost_node_leaves_a_smaller_ray(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """With min_nodes the next attempt waits for no more nodes than are left, and then runs the program."""
+    lab = make_lab(n=3)
+    body = 'import time; time.sleep(600 if os.environ["CLUSTERCTL_ATTEMPT"] == "1" else 0)'
+    job = make_ray_job(tmp_path, body, min_nodes=2, restart={"max": 2})
+    launcher = start_cctl(lab, "launch", job, "--json", "--set", "nodes=3")
+    read_until(launcher, "Ray has 3 nodes")
+    break_node(lab, lab.nodes[2].name, "power")
+    read_until(launcher, "Ray has 2 nodes")
+    out, notices = launcher.communicate(timeout=HANG)
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+    assert (verdict["state"], verdict["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3}), (verdict, notices)

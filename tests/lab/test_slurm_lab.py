@@ -169,6 +169,27 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
 
 
 @VARIANT
+def test_an_allocation_that_loses_a_node_goes_on_with_the_others(slurm: SlurmBed, tmp_path: Path) -> None:
+    """With min_nodes the nodes restart the run inside the allocation; Slurm neither ends nor requeues the job."""
+    script = """
+import os, sys, time
+print("attempt", os.environ["CLUSTERCTL_ATTEMPT"], *sys.argv[1:], os.environ["NNODES"], flush=True)
+time.sleep(600 if os.environ["CLUSTERCTL_ATTEMPT"] == "1" else 0)
+"""
+    size = {"nodes": 3, "min_nodes": 2, "nproc_per_node": 2, "restart": {"max": 2}}
+    job = make_project(tmp_path, script, launcher="python", args=["${node_rank}/${world_size}"], **size)
+    launcher = start_cctl(slurm.bed, "-i", slurm.inventory, "launch", job, "--json")
+    run = json.loads(read_until(launcher, "attempt 1 2/6 3"))["run"]
+    break_node(slurm.bed, "gpu03", "power")
+    out, notices = launcher.communicate()
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+    assert (verdict["state"], verdict["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3}), (verdict, notices)
+    printed = {line.partition("| ")[2] for line in slurm.run("logs", run).out.splitlines()}
+    assert {"attempt 2 0/4 2", "attempt 2 1/4 2"} <= printed, printed
+    wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
+    assert slurm.json("status", run)["run"]["state"] == "SUCCEEDED"
+
+
 def test_runs_and_functions_from_python(slurm: SlurmBed, tmp_path: Path) -> None:
     """A job is submitted, followed, and its cause named; a function returns from each rank what it does there."""
     job = make_project(tmp_path, SCRIPT, launcher="python", nodes=2)
