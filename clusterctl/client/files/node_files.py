@@ -175,7 +175,7 @@ class NodeFiles:
     ) -> tuple[list[ListedEntry], int]:
         try:
             text = decompress(body, MAX_BATCH)
-            rows = parse_rows(text, MAX_BATCH, MAX_ROWS * ROW_VALUES)
+            rows = parse_rows(text, MAX_BATCH, MAX_ROWS * (ROW_VALUES + 1) + 1)
             return list(parse_listing(rows, start, sources)), len(text)
         except (ValueError, zlib.error) as error:
             raise protocol_error(self.node, str(error)) from error

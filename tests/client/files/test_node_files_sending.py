@@ -227,6 +227,25 @@ def test_what_a_failed_receiver_did_not_request_is_not_sent(
     assert (orders, len(sent)) == ([200, 200, 200, 50], 450)
 
 
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_list_of_full_batches(tmp_path: Path, hashed: bool) -> None:
+    """A node sends a thousand rows together."""
+    (tmp_path / "tree").mkdir()
+    for number in range(2100):
+        (tmp_path / f"tree/{number}").touch()
+    with node(
+        tmp_path,
+        sources=[["path", str(tmp_path / "tree")]],
+        most=3000,
+        hashed=hashed,
+        shared_home_probe="",
+        mark="",
+    ) as session:
+        place = FileSource("path", str(tmp_path / "tree"), "tree", modes=True)
+        found = NodeFiles(session, "gpu01").receive_listing([place], 3000, MAX_NAMES, hashed=hashed)
+    assert len(found.entries) == 2100
+
+
 def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
     """The source gives at a port; nothing passes here."""
     with listing(tmp_path, tree, "tree") as (source, entries):
