@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from driving import cctl, leftovers, make_project, run_id
 
 from clusterctl.lab.labs import Lab
@@ -26,6 +29,34 @@ def damage(lab: Lab, index: int, name: str) -> None:
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """Make a directory that all nodes of a lab see: not below /tmp, which each has for itself."""
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def test_a_directory_that_only_the_target_shares_is_filled_once(
+    cluster: Lab, tmp_path: Path, shared_folder: Path
+) -> None:
+    """Each node has its own home; one of them writes, the others find it there, and no lock stays."""
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/a").write_bytes(os.urandom(4_000_000))
+    shared = shared_folder / "data"
+    job = make_project(tmp_path, READS, launcher="python", stage=[{"from": "./corpus", "to": f"{shared}/"}])
+    done = cctl(cluster, "stage", job, "--json")
+    assert done.code == 0, done.err
+    (entry,) = json.loads(done.out)["staged"]
+    assert sorted(node["files"] for node in entry["nodes"]) == [0, 0, 1]
+    assert sum(node["sent"] + node["taken"] for node in entry["nodes"]) == 4_000_000
+    assert [path.name for path in shared.iterdir()] == ["corpus"]
+    assert cctl(cluster, "stage", job, "--verify").code == 0
+    removed = cctl(cluster, "clean", "--staged", "-y")
+    assert (removed.code, list(shared.iterdir())) == (0, []), removed.err
+    assert leftovers(cluster) == {}
 
 
 def test_a_launch_stages_first(cluster: Lab, tmp_path: Path) -> None:

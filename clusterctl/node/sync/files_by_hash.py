@@ -79,6 +79,11 @@ class Destination(GivenFiles):
         except PermissionError as error:
             refuse_access(os.fsencode(error.filename))
 
+    @property
+    def is_lacking(self) -> bool:
+        """Return whether a file must come."""
+        return bool(self._needed)
+
     def __enter__(self) -> Destination:
         return self
 

@@ -507,7 +507,7 @@ def test_a_second_download_to_the_same_place_waits(node: Node, hub: Hub) -> None
     with session(node.workdir, files=node.request(staged=staged)) as first:
         read_until(first, "listed")
         with session(node.workdir, files=node.request(staged={**staged, "by": "ben@desk"})) as second:
-            assert read_until(second, "held_by")["held_by"] == "ann@laptop"
+            assert read_until(second, "held_by")["held_by"] == "ann@laptop (gpu01)"
             hub.gate.set()
             read_until(first, "copied")
             assert read_until(second, "copied")["copied"]["files"] == 0

@@ -1,10 +1,9 @@
 """One process at a time stages to a place of a node: others wait, and report who does.
 
-staged/locks/mutex      held while the others are looked at
-staged/locks/<random>   {"path", "by"} of a process, which holds the file's lock; the kernel frees it when that dies
+staged/locks-HOST/mutex      held while the others are looked at
+staged/locks-HOST/<random>   {"path", "by"} of a process, which holds the file's lock; the kernel frees it at its end
 
-A place inside another one counts as the same. Nodes that share the work directory share the locks. Where a file
-system has no locks, nothing is held.
+A place inside another one counts as the same. Where a file system has no locks, nothing is held.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 @contextmanager
 def hold_target(workdir: str, path: str, by: str, on_wait: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a path; while another process does, `on_wait` gets its `by`, again and again."""
-    folder = make_below(make_private(staged_folder(workdir)), "locks")
+    folder = make_below(make_private(staged_folder(workdir)), f"locks-{os.uname().nodename}")
     path = bounded_text(path, MAX_PATH)
     entry, descriptor = os.path.join(folder, os.urandom(8).hex()), -1
     try:

@@ -18,8 +18,8 @@ import hashlib
 import json
 import os
 import threading
-from contextlib import ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterator, List, Optional, Tuple, Union
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple, Union
 
 from ....protocol.manifest import TreeEntry, encode_name, tree_hash
 from ....protocol.untrusted import Untrusted
@@ -30,13 +30,13 @@ from ...sync.remote.downloader import Downloader
 from ...sync.remote.http import Http, Refusal, Stopped, find_connect_problem
 from ...sync.remote.hubs import MAX_FILES, MAX_SIZE, RemoteFile, Source, open_source
 from ...sync.remote.placement import Placement
+from ...sync.staging.folder_lock import hold_staged
 from ...sync.staging.folders import open_parent
 from ...sync.staging.remembered_hashes import RememberedHashes, staged_folder
 from ...sync.staging.room import check_room, make_folder
 from ...sync.staging.staged import name_target, write_record
 from ...sync.transfer import providing
 from ..files import ListedFile, send_rows, serve_files
-from .take import wait_for_target
 
 if TYPE_CHECKING:
     from ....protocol.messages.contents import CopyReport, Reach, RememberedList, Resolved
@@ -139,7 +139,8 @@ class Download:
             return
         root = os.path.realpath(os.path.join(find_target(self._request), os.fsencode(placement.root)))
         make_folder(root)
-        with self._locked(root, placement):
+        path, _ = name_target(root, placement.rows(), named=bool(placement.name))
+        with hold_staged(self._request, root, path, self._heartbeat, lambda: True):
             hashes = RememberedHashes(self._workdir, self._request["node"])
             downloader = Downloader(root, self._http, hashes, self._heartbeat.step)
             if not self._fetch(downloader, commit, files, placement):
@@ -156,14 +157,6 @@ class Download:
         if not files or remembered != commit or not commit:
             files = self.source.list_files(commit)
         return commit, files
-
-    def _locked(self, root: bytes, placement: Placement) -> ContextManager[None]:
-        """Return the lock of what is staged."""
-        staged = self._request["staged"]
-        if staged is None:
-            return nullcontext()
-        path, _ = name_target(root, placement.rows(), named=bool(placement.name))
-        return wait_for_target(self._workdir, path, staged, self._heartbeat)
 
     def _fetch(
         self, downloader: Downloader, commit: str, files: List[RemoteFile], placement: Placement

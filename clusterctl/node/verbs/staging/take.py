@@ -8,32 +8,25 @@ node   `held_by`, while another process stages to the same place; then as in the
 
 from __future__ import annotations
 
-import errno
 import os
-import select
-from contextlib import ExitStack, nullcontext
-from typing import TYPE_CHECKING, ContextManager, List, Tuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, List, Tuple
 
 from ....protocol.manifest import TreeEntry, decode_name, encode_name
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
-from ...state.workdir import open_workdir
 from ...sync.files_by_hash import Destination
 from ...sync.paths import resolve_path
+from ...sync.staging.folder_lock import hold_staged
 from ...sync.staging.remembered_hashes import RememberedHashes
 from ...sync.staging.room import make_folder
 from ...sync.staging.staged import name_target, write_record
-from ...sync.staging.target_lock import hold_target
 from ...sync.transfer import providing
 from ..sync import fill_store, receive_manifest
 
 if TYPE_CHECKING:
-    from ....protocol.messages.stored import StagedSource
     from ....protocol.messages.verbs import TakeRequest
     from ...runtime.stream import Stream
-
-
-MAX_HOLDERS = 3  # that are named to the client
 
 
 def run(request: TakeRequest, stream: Stream) -> None:
@@ -43,20 +36,14 @@ def run(request: TakeRequest, stream: Stream) -> None:
     with Heartbeat(stream) as heartbeat, ExitStack() as opened:
         root, rows = find_root(request, rows)
         path, placed = name_target(root, rows, named=bool(request["name"]))
-        locked = nullcontext() if staged is None else wait_for_target(workdir, path, staged, heartbeat)
-        with locked:
-            overwrite = request["overwrite"] or staged is not None
-            hashes = RememberedHashes(workdir, request["node"])
-            destination = opened.enter_context(
-                Destination(
-                    root,
-                    rows,
-                    heartbeat.step_for_client,
-                    hashes,
-                    overwrite=overwrite,
-                    private=request["private"],
-                )
-            )
+        destinations: List[Destination] = []
+
+        def is_lacking() -> bool:
+            destinations.append(make_destination(request, root, rows, heartbeat))
+            return destinations[-1].is_lacking
+
+        with hold_staged(request, root, path, heartbeat, is_lacking):
+            destination = opened.enter_context(destinations[-1])
             if staged is not None:
                 refuse_kept(root, destination)
             provider = opened.enter_context(providing(destination, rows, request["provide"]))
@@ -80,21 +67,14 @@ def refuse_kept(root: bytes, destination: Destination) -> None:
         raise VerbError("CC-COPY-003", f"{shown} is a directory")
 
 
-def wait_for_target(
-    workdir: str, path: str, staged: StagedSource, heartbeat: Heartbeat
-) -> ContextManager[None]:
-    """Return the lock of a path, which waits for its holder; BrokenPipeError when the client leaves meanwhile."""
-    holders: List[str] = []
-
-    def on_wait(by: str) -> None:
-        heartbeat.step()
-        if by not in holders and len(holders) < MAX_HOLDERS:
-            holders.append(by)
-            heartbeat.send({"held_by": by})
-        if select.select([heartbeat.stream], [], [], 0)[0] and heartbeat.stream.receive() is None:
-            raise BrokenPipeError(errno.EPIPE, "the client left")
-
-    return hold_target(open_workdir(workdir), path, staged["by"], on_wait)
+def make_destination(
+    request: TakeRequest, root: bytes, rows: List[TreeEntry], heartbeat: Heartbeat
+) -> Destination:
+    """Compare what is taken with what is there."""
+    hashes = RememberedHashes(os.path.realpath(os.path.expanduser(request["workdir"])), request["node"])
+    overwrite = request["overwrite"] or request["staged"] is not None
+    step = heartbeat.step_for_client
+    return Destination(root, rows, step, hashes, overwrite=overwrite, private=request["private"])
 
 
 def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[TreeEntry]]:

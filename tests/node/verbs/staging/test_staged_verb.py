@@ -126,6 +126,6 @@ def test_what_is_being_staged_is_not_removed(tmp_path: Path) -> None:
     with open_take(tmp_path, tmp_path, model_rows()) as session:
         assert next_answer(session, "missing")["missing"]
         report = staged(tmp_path, do="remove")
-        assert report["failed"] == [[str(tmp_path / "model"), "ann@laptop is staging to it"]]
+        assert report["failed"] == [[str(tmp_path / "model"), "ann@laptop (gpu01) is staging to it"]]
         session.process.kill()
     assert (tmp_path / "model/blobs/two").exists()

@@ -127,7 +127,7 @@ def test_one_process_stages_to_a_place(tmp_path: Path, inside: bool) -> None:
         take(tmp_path, tmp_path / "elsewhere")
         target, rows = (tmp_path / "model", ROWS) if inside else (tmp_path, model_rows())
         with open_take(tmp_path, target, rows, staged={**SOURCE, "by": "bob@desk"}) as second:
-            assert next_answer(second, "held_by")["held_by"] == "ann@laptop"
+            assert next_answer(second, "held_by")["held_by"] == "ann@laptop (gpu01)"
             for data in (b"one", b"second"):
                 send_blob(first, data)
             first.send({"done": True})
@@ -142,7 +142,8 @@ def test_a_killed_process_holds_no_place(tmp_path: Path) -> None:
     """Its lock goes with it."""
     begin(tmp_path, die=True)
     take(tmp_path, tmp_path)
-    assert [path.name for path in (tmp_path / "work/staged/locks").iterdir()] == ["mutex"]
+    (locks,) = (tmp_path / "work/staged").glob("locks-*")
+    assert [path.name for path in locks.iterdir()] == ["mutex"]
 
 
 def test_a_client_that_leaves_while_its_node_waits(tmp_path: Path) -> None:
@@ -154,6 +155,36 @@ def test_a_client_that_leaves_while_its_node_waits(tmp_path: Path) -> None:
             assert second.process.stdin is not None
             second.process.stdin.close()
             assert second.process.wait() == 0
+
+
+def test_a_directory_that_nodes_share_is_filled_once(tmp_path: Path) -> None:
+    """They have work directories of their own: the second waits, then finds all there; no lock stays."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with open_take(tmp_path / "one", shared, model_rows()) as first:
+        next_answer(first, "missing")
+        with open_take(tmp_path / "two", shared, model_rows()) as second:
+            assert next_answer(second, "held_by")["held_by"] == "ann@laptop (gpu01)"
+            for data in (b"one", b"second"):
+                send_blob(first, data)
+            first.send({"done": True})
+            assert next_answer(first, "copied")["copied"]["files"] == 2
+            assert next_answer(second, "missing")["missing"] == []
+            assert next_answer(second, "copied")["copied"]["unchanged"] == 2
+    assert [len(staged(tmp_path / home)) for home in ("one", "two")] == [1, 1]
+    assert [path.name for path in shared.iterdir()] == ["model"]
+
+
+def test_a_killed_node_holds_no_shared_directory(tmp_path: Path) -> None:
+    """The next one does the rest, and removes the lock that was left."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with open_take(tmp_path / "one", shared, model_rows()) as first:
+        next_answer(first, "missing")
+        first.process.kill()
+    assert [path for path in shared.iterdir() if path.name.startswith(".clusterctl-lock-")]
+    assert take(tmp_path / "two", shared)["copied"]["files"] == 2
+    assert [path.name for path in shared.iterdir()] == ["model"]
 
 
 def test_no_room(tmp_path: Path) -> None:
