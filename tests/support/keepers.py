@@ -91,9 +91,9 @@ class NodeKeeper:
             if report.event == event and fits(report):
                 return report
 
-    def events(self) -> list[str]:
-        """Return what was reported so far, as far as it was waited for."""
-        return [report.event for report in self.seen]
+    def idle(self) -> bool:
+        """Return whether all reports that came were waited for."""
+        return self._reports.empty()
 
     def write(self, name: str, **files: bytes) -> Path:
         """Write a checkpoint as a script does, into a directory."""

@@ -6,7 +6,7 @@ import platform
 from contextlib import suppress
 
 CALLS = {"x86_64": 251, "aarch64": 30, "ppc64le": 273}  # number of ioprio_set(2)
-BEST_EFFORT, IDLE = 2 << 13 | 7, 3 << 13
+IDLE = 3 << 13
 OF_PROCESS, THIS = 1, 0  # this thread
 
 

@@ -2,11 +2,11 @@
 
     main thread   reads orders, and passes them on
     scanning       looks at what the script writes, every 2 s
-    work          hashes, takes, restores and removes, one after the other
+    work          hashes, takes and removes, one after the other, what can wait: nice 19, input and output when idle
+    urgent        concludes and restores while `work` waits: no rank runs then
     Provider      gives to other nodes
 
-It leaves processor and disk to the ranks: nice 19, and the class `idle` for what it reads while they live. It ends with
-the agent; a fault of it ends no run.
+It ends with the agent; a fault of it ends no run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ...runtime.stream import DISK_ERRORS, VerbError, describe_failure
 from ..staging.remembered_hashes import RememberedHashes
 from ..transfer import Provider
 from .claim import ClaimedError, claim_folder
-from .io_class import BEST_EFFORT, IDLE, set_io_class
+from .io_class import IDLE, set_io_class
 from .manifests import pack_part
 from .mirror import Mirror, make_mirror_folder
 from .scanning import Found, Scanner, Stamps, UnusableError, read_match
@@ -51,6 +51,7 @@ from .transfers import CancelledError, Restoring, Transfer, mirror_part, parts_n
 if TYPE_CHECKING:
     from ....protocol.messages.contents import Offer
 
+NICE = 19
 LOOK_SHARE = 20  # a look that takes long is followed by a pause so many times as long
 EXTRA_SEALS = 2  # beside those that are kept, in `kept`
 
@@ -120,7 +121,7 @@ class Keeper:
             "seal": self._on_seal,
             "take": lambda order: self._work.put(partial(self._fetch_part, order, self._turn)),
             "safe": lambda order: self._work.put(partial(self._prune, order)),
-            "restore": lambda order: self._work.put(partial(self._restore, order, self._turn)),
+            "restore": lambda order: self._schedule_urgent(partial(self._restore, order, self._turn)),
         }
         if order.do in handlers:
             handlers[order.do](order)
@@ -142,7 +143,7 @@ class Keeper:
 
     def _on_conclude(self, order: KeeperOrder) -> None:
         self._on_pause(order)
-        self._work.put(partial(self._conclude, order))
+        self._schedule_urgent(partial(self._conclude, order))
 
     def _on_seal(self, order: KeeperOrder) -> None:
         if order.seal is not None:
@@ -154,7 +155,6 @@ class Keeper:
 
     def _serve_scans(self) -> None:
         due = time.monotonic()
-        set_io_class(IDLE)
         while True:
             try:
                 job = self._scans.get(timeout=max(0.0, due - time.monotonic()))
@@ -218,7 +218,24 @@ class Keeper:
 
     # work
 
+    def _schedule_urgent(self, job: Job) -> None:
+        """Run a job in its turn, but by a thread that does not leave the processor to others."""
+        turn, done = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            turn.set()
+            done.wait()
+
+        def run() -> None:
+            turn.wait()
+            self._guard(job)
+            done.set()
+
+        self._work.put(wait)
+        threading.Thread(target=run, daemon=True).start()
+
     def _serve_work(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)  # on Linux of this thread alone
         set_io_class(IDLE)
         while True:
             self._guard(self._work.get())
@@ -305,9 +322,7 @@ class Keeper:
 
     def _conclude(self, order: KeeperOrder) -> None:
         """Report what is here of sealed generations, after all that was begun."""
-        set_io_class(BEST_EFFORT)
         held = tuple(map(self._with_shared, self._mirror.held(self._settings.keep + EXTRA_SEALS)))
-        set_io_class(IDLE)
         self.send(
             KeeperReport(event="kept", attempt=order.attempt, held=held, port=self._port, serial=order.serial)
         )
@@ -328,7 +343,6 @@ class Keeper:
             return
         seal, began = restore.seal, time.monotonic()
         report = KeeperReport(event="restored", attempt=order.attempt, name=seal.name, serial=order.serial)
-        set_io_class(BEST_EFFORT)
         try:
             self._mirror.add_seal(seal)
             transfer = Transfer(self._settings.token, lambda: turn != self._turn, None)
@@ -342,8 +356,6 @@ class Keeper:
             code = failure["code"] or "CC-CKPT-013"
             self.send(report.replace(code=code, why=failure["message"][:MAX_WHY]))
             return
-        finally:
-            set_io_class(IDLE)
         seconds = time.monotonic() - began
         self.send(
             report.replace(path=restored.path, files=restored.files, bytes=restored.bytes, seconds=seconds)
@@ -354,7 +366,6 @@ def main(arguments: List[str]) -> None:
     """Serve the agent at the other end of a socket pair until it closes that."""
     rundir, descriptor = arguments[0], int(arguments[1])
     set_parent_death_signal(signal.SIGKILL)
-    os.nice(19)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
     channel.setblocking(True)

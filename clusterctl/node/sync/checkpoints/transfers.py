@@ -25,6 +25,11 @@ RETRY_DELAY = 1.0  # seconds between two rounds of all sources
 NO_DATA_LIMIT = (
     30.0  # seconds without a byte after which no node gives it; the loss of a node is noticed earlier
 )
+MAX_FAILURES = 2  # of a source that answers
+ANSWERED = (
+    "it does not have all contents",
+    "a file changed in transfer",
+)  # what it has is not what is needed
 MAX_MARGIN = 1 << 30  # bytes that mirrors leave free at most
 MARGIN_SHARE = 20  # of the file system, one such part is left free
 
@@ -78,17 +83,24 @@ class Transfer:
     def retry(
         self, store: Store, sizes: Dict[Sha, int], missing: Set[Sha], sources: Tuple[Address, ...]
     ) -> None:
-        """Take what is missing, again and again as long as something comes; VerbError if nothing does."""
-        due = time.monotonic() + NO_DATA_LIMIT
+        """Fetch what is missing, again and again as long as something comes; VerbError if nothing does.
+
+        A source that has answered that it lacks a content, or has sent another one, is not asked a third time.
+        """
+        due, problem = time.monotonic() + NO_DATA_LIMIT, "no node has it"
+        failures = dict.fromkeys(sources, 0)
         while missing:
-            came = self._came
-            problem = self.fetch(store, sizes, missing, sources)
-            if self._came > came:
-                due = time.monotonic() + NO_DATA_LIMIT
-            if missing:
-                if time.monotonic() > due or not sources:
-                    raise VerbError("CC-CKPT-013", f"no node gives the files: {problem}")
-                time.sleep(RETRY_DELAY)
+            for source in [source for source in sources if failures[source] < MAX_FAILURES]:
+                came = self._came
+                problem = self.fetch(store, sizes, missing, (source,))
+                if self._came > came:
+                    due = time.monotonic() + NO_DATA_LIMIT
+                failures[source] += any(map(problem.startswith, ANSWERED))
+                if not missing:
+                    return
+            if time.monotonic() > due or min(failures.values(), default=MAX_FAILURES) >= MAX_FAILURES:
+                raise VerbError("CC-CKPT-013", f"no node gives the files: {problem}")
+            time.sleep(RETRY_DELAY)
 
 
 def fetch_manifest(

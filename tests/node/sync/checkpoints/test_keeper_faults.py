@@ -1,0 +1,326 @@
+"""Nodes, disks and scripts that fail while checkpoints are kept: nothing wrong is restored, and the keeper goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keepers import TOKEN, NodeKeeper, Ring, close_all, held_names, parts_held, restore_from
+from waiting import wait_until
+
+from clusterctl.node.sync.store import Store
+from clusterctl.node.sync.transfer import Provider
+from clusterctl.protocol.messages.checkpoints import Address, Part, PartSources, Restore, Seal
+from clusterctl.protocol.ranks import NodeRank
+
+BIG = 24 << 20  # bytes: more than a connection holds
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[NodeKeeper]]:
+    """Hold what a test starts."""
+    yield from close_all([])
+
+
+def start(nodes: list[NodeKeeper], root: Path, count: int, **settings: Any) -> Ring:
+    """Start so many nodes, and an attempt on them."""
+    nodes += [NodeKeeper(root, number, **settings) for number in range(count)]
+    ring = Ring(*nodes)
+    ring.begin()
+    return ring
+
+
+def contents(node: NodeKeeper) -> list[Path]:
+    """List what a node has mirrored, manifests included."""
+    return [path for path in (node.mirror / "store").rglob("*") if path.is_file()]
+
+
+def damage(node: NodeKeeper, content: bytes) -> None:
+    """Flip a bit of a mirrored content."""
+    (path,) = [path for path in contents(node) if path.read_bytes() == content]
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+
+def test_a_damaged_copy_is_not_reported(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Nor is it restored from where it was reported before."""
+    ring = start(nodes, tmp_path, 2)
+    seal = ring.save("step-1")
+    before = nodes[1].conclude()
+    assert parts_held(before, seal) == (0, 1)
+    damage(nodes[1], b"step-1gpu0")
+    assert parts_held(nodes[1].conclude(serial=2), seal) == (1,)
+    spare = NodeKeeper(tmp_path, 5)
+    nodes.append(spare)
+    nodes[0].kill()
+    restored = spare.restore(restore_from(seal, (nodes[1], before)), node_rank=0)
+    assert (restored.code, restored.path) == ("CC-CKPT-013", "")
+    assert "gpu0.pt" not in spare.read("step-1")
+
+
+def test_a_part_comes_from_another_node_if_the_first_is_wrong(
+    nodes: list[NodeKeeper], tmp_path: Path
+) -> None:
+    """A flipped bit is found by the receiver."""
+    ring = start(nodes, tmp_path, 2)
+    seal = ring.save("step-1")
+    both = [(node, node.conclude()) for node in (nodes[1], nodes[0])]
+    damage(nodes[1], b"step-1gpu0")
+    spare = NodeKeeper(tmp_path, 5)
+    nodes.append(spare)
+    restored = spare.restore(restore_from(seal, *both), node_rank=0)
+    assert (restored.why, restored.files) == ("", 2)
+    assert spare.read("step-1")["gpu0.pt"] == b"step-1gpu0"
+
+
+def test_a_checkpoint_that_the_script_overwrote_comes_back(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Its own files were killed in the middle of the next one: the next node has the older ones."""
+    ring = start(nodes, tmp_path, 2)
+    seal = ring.save("step-last")
+    for node in nodes:
+        node.write("step-last", **{f"{node.node}.pt": b"half of ste"})
+    reports = [(node, node.conclude()) for node in nodes]
+    assert [parts_held(report, seal) for _, report in reports] == [(1,), (0,)]
+    for node in nodes:
+        assert node.restore(restore_from(seal, *reports)).why == ""
+        assert node.read("step-last") == {"gpu0.pt": b"step-lastgpu0", "gpu1.pt": b"step-lastgpu1"}
+
+
+def test_what_the_script_removes_before_it_is_copied_is_not_copied(
+    nodes: list[NodeKeeper], tmp_path: Path
+) -> None:
+    """Nothing of it stays, and the next checkpoint is copied."""
+    ring = start(nodes, tmp_path, 2)
+    for node in nodes:
+        node.write("step-1", **{f"{node.node}.pt": b"1" * 100})
+    seal = ring.seal("step-1")
+    (nodes[0].folder / "step-1" / "gpu0.pt").unlink()
+    ring.order_take(seal, 0, 1)
+    assert nodes[1].wait("held").why == "it does not have all contents"
+    assert parts_held(nodes[0].conclude(), seal) == (1,)[:0]
+    ring.begin(2)
+    ring.save("step-2", 2)
+    assert held_names(nodes[1].conclude(2, serial=3))[0] == ("step-2", [0, 1])
+
+
+def test_a_source_that_dies_in_the_middle(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """What came is dropped, the part is not held, and another node gives it."""
+    ring = start(nodes, tmp_path, 3, rate=BIG / 2)
+    for node in nodes:
+        node.write("step-1", **{f"{node.node}.pt": os.urandom(BIG)})
+    seal = ring.seal("step-1")
+    ring.order_take(seal, 0, 2)
+    assert nodes[2].wait("held").why == ""
+    ring.order_take(seal, 0, 1)
+    incoming = nodes[1].mirror / "store" / "incoming"
+    wait_until(lambda: any(path.stat().st_size for path in incoming.iterdir()), "the first bytes")
+    nodes[0].kill()
+    assert nodes[1].wait("held").why != ""
+    assert list(incoming.iterdir()) == []
+    nodes[1].order(
+        "take", attempt=1, name="step-1", part=seal.parts[0], sources=(nodes[0].address, nodes[2].address)
+    )
+    assert nodes[1].wait("held").why == ""
+
+
+def test_a_keeper_that_is_killed_while_it_takes(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """The next one on this node has what was whole, and nothing else."""
+    ring = start(nodes, tmp_path, 2, rate=BIG / 2)
+    ring.save("step-1")
+    for node in nodes:
+        node.write("step-2", **{f"{node.node}.pt": os.urandom(BIG)})
+    seal = ring.seal("step-2")
+    ring.order_take(seal, 0, 1)
+    incoming = nodes[1].mirror / "store" / "incoming"
+    wait_until(lambda: any(path.stat().st_size for path in incoming.iterdir()), "the first bytes")
+    nodes[1].kill()
+    again = NodeKeeper(tmp_path, 1)
+    nodes.append(again)
+    assert held_names(again.conclude()) == [("step-2", [1]), ("step-1", [0, 1])]
+
+
+def test_a_hand_over_is_given_up(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """A stop or a lost source ends it; what follows is served at once."""
+    ring = start(nodes, tmp_path, 2)
+    seal = ring.save("step-1")
+    reports = [(node, node.conclude()) for node in nodes]
+    restore = restore_from(seal, reports[0])
+    nodes[0].kill()
+    spare = NodeKeeper(tmp_path, 5)
+    nodes.append(spare)
+    spare.order("restore", attempt=1, restore=restore, node_rank=0, serial=2)
+    spare.order("pause")
+    report = spare.restore(restore_from(seal, reports[1]), node_rank=0)
+    assert (report.why, len(spare.read("step-1"))) == ("", 2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk_of_the_neighbour(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """It is noted, the part is not held, and a smaller one is taken after it."""
+    work = tmp_path / "gpu1" / "work"
+    work.mkdir(parents=True)
+    with ExitStack() as stack:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(work)], check=True)
+        stack.callback(subprocess.run, ["umount", "-l", str(work)], check=True)
+        ring = start(nodes, tmp_path, 2)
+        for node in nodes:
+            node.write("step-1", **{f"{node.node}.pt": os.urandom(BIG)})
+        seal = ring.seal("step-1")
+        ring.order_take(seal, 0, 1)
+        note = nodes[1].wait("note")
+        assert (note.code, note.name) == ("CC-CKPT-010", "step-1")
+        assert nodes[1].wait("held").why.startswith("no room at ")
+        ring.save("step-2")
+        assert held_names(nodes[1].conclude()) == [("step-2", [0, 1]), ("step-1", [1])]
+        for node in nodes:
+            node.close()
+
+
+def test_nodes_that_see_the_same_files(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Nothing is hashed twice or copied; what was changed since is not restored."""
+    both = tmp_path / "shared"
+    nodes += [NodeKeeper(tmp_path, number, folder=both) for number in range(2)]
+    ring = Ring(*nodes)
+    ring.begin()
+    nodes[0].write("step-1", data=b"1")
+    identity = nodes[0].wait("marked").identity
+    for node in nodes:
+        node.order("collect", attempt=1, name="step-1", identity=identity, node_rank=0)
+    report = nodes[1].wait("part")
+    assert (report.part, report.identity, report.why) == (None, identity, "")
+    parts = tuple(Part(node_rank=NodeRank(rank)) for rank in range(2))
+    seal = Seal(name="step-1", attempt=1, number=1, nodes=2, parts=parts, shared=True)
+    for node in nodes:
+        node.order("seal", seal=seal)
+        assert parts_held(node.conclude(), seal) == (0, 1)
+        restored = node.restore(Restore(seal=seal))
+        assert (restored.why, restored.path, restored.files) == ("", str(both / "step-1"), 0)
+    nodes[0].write("step-1", data=b"2")
+    assert [parts_held(node.conclude(serial=2), seal) for node in nodes] == [(), ()]
+
+
+def test_two_runs_that_write_to_one_directory(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """The second one keeps nothing until the first has ended, and nothing of the first ever."""
+    first = NodeKeeper(tmp_path, 0)
+    second = NodeKeeper(tmp_path, 0, run="train-20260101-000000-ffff", folder=first.folder)
+    nodes += [first, second]
+    first.begin()
+    second.begin()
+    assert [report.code for report in second.seen if report.event == "note"] == ["CC-CKPT-012"]
+    first.write("step-1", data=b"1")
+    assert first.wait("marked").name == "step-1"
+    first.close()
+    number = iter(range(10, 1000))
+
+    def write_another() -> bool:
+        second.write(f"step-{next(number)}", data=b"2")
+        return not second.idle()
+
+    wait_until(write_another, "the second run is the only one", every=0.2)
+    assert second.wait("marked").name != "step-1"
+    assert "step-1" not in {report.name for report in second.seen}
+
+
+def test_ranks_that_may_have_died(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """What is seen after that has not settled: a file may be half of one. Nor has one that is still written to."""
+    nodes.append(node := NodeKeeper(tmp_path, 0))
+    node.begin()
+    with (node.folder / "step-1").open("wb") as sink:
+        sink.write(b"half")
+        sink.flush()
+        node.write("step-2", data=b"2")
+        assert node.wait("marked").name == "step-2"
+        node.order("pause")
+        node.write("step-3", data=b"3")
+    node.conclude()
+    assert [report.name for report in node.seen if report.event == "marked"] == ["step-2"]
+
+
+def test_each_node_has_its_own_file_of_one_name(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Where all ranks write a file of one name, a node gets that of its node rank; by `own` nothing else."""
+    ring = start(nodes, tmp_path, 2)
+    for node in nodes:
+        node.write("step-1", state=node.node.encode(), **{f"{node.node}.pt": b"x"})
+    seal = ring.seal("step-1")
+    ring.mirror(seal)
+    left = restore_from(seal, *((node, node.conclude()) for node in nodes))
+    for rank, needs, files in ((0, "all", 3), (1, "all", 3), (1, "own", 2)):
+        spare = NodeKeeper(tmp_path / f"{rank}{needs}", 5, needs=needs)
+        nodes.append(spare)
+        assert spare.restore(left, node_rank=rank).why == ""
+        assert spare.read("step-1")["state"] == f"gpu{rank}".encode()
+        assert len(spare.read("step-1")) == files
+
+
+def test_older_copies_go(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """With `keep: 1` those of the newest safe checkpoint stay; the files of the script stay in any case."""
+    ring = start(nodes, tmp_path, 2, keep=1)
+    for number in range(1, 4):
+        ring.save(f"step-{number}", same=b"in all")
+    assert held_names(nodes[1].conclude()) == [("step-3", [0, 1])]
+    kept = {path.read_bytes() for path in contents(nodes[1])}
+    assert {b"step-3gpu0", b"in all"} <= kept
+    assert b"step-2gpu0" not in kept
+    assert len(nodes[1].read("step-1")) == 2
+
+
+def give_manifest(root: Path, rows: list[list[Any]], promised: dict[str, Any]) -> tuple[Restore, Provider]:
+    """Return the order to restore what a hostile node gives."""
+    root.mkdir(mode=0o700)
+    store = Store(str(root))
+    content = zlib.compress(json.dumps(rows).encode())
+    sha = store_content(store, content)
+    data = store_content(store, b"evil")
+    provider = Provider(
+        store, {sha: len(content), data: 4}, {"address": "127.0.0.1", "ports": None, "token": TOKEN}
+    )
+    values = {"node_rank": NodeRank(0), "manifest": sha, "size": len(content), "files": 1, "bytes": 4}
+    part = Part(**{**values, **promised})
+    seal = Seal(name="step-1", attempt=1, number=1, nodes=1, parts=(part,))
+    source = Address(address="127.0.0.1", port=provider.port)
+    return Restore(seal=seal, parts=(PartSources(node_rank=NodeRank(0), sources=(source,)),)), provider
+
+
+def store_content(store: Store, content: bytes) -> str:
+    """Store a content, and return its name."""
+    sha = hashlib.sha256(content).hexdigest()
+    store.add(sha, content, len(content))
+    return sha
+
+
+@pytest.mark.parametrize(
+    ("row", "promised"),
+    [
+        pytest.param(["step-1/../../evil", "file", 0o644], {}, id="a path that leads out"),
+        pytest.param(["/evil", "file", 0o644], {}, id="an absolute path"),
+        pytest.param(["step-2/evil", "file", 0o644], {}, id="another checkpoint"),
+        pytest.param(["step-1/evil", "file", 0o644], {"bytes": 3}, id="more bytes than the seal names"),
+        pytest.param(["step-1/evil", "file", 0o644], {"files": 2}, id="fewer files than the seal names"),
+        pytest.param(["step-1/evil", "file", 0o4755], {}, id="a mode that no file has"),
+        pytest.param(["step-1/evil", "link", 0, "../../target", 0], {"bytes": 0}, id="a link that leads out"),
+        pytest.param(["step-1/evil", "link", 0, "/etc", 0], {"bytes": 0}, id="an absolute link"),
+    ],
+)
+def test_a_hostile_manifest(
+    nodes: list[NodeKeeper], tmp_path: Path, row: list[Any], promised: dict[str, Any]
+) -> None:
+    """It is refused before anything of it is written, and the keeper serves on."""
+    file = [*row, hashlib.sha256(b"evil").hexdigest(), 4][: 5 if len(row) == 3 else len(row)]
+    restore, provider = give_manifest(tmp_path / "hostile", [file], promised)
+    nodes.append(node := NodeKeeper(tmp_path, 0))
+    try:
+        restored = node.restore(restore)
+    finally:
+        provider.close()
+    assert (restored.code, restored.path) == ("CC-CKPT-013", "")
+    with suppress(FileNotFoundError):
+        assert list(node.folder.iterdir()) == []
+    assert not list(tmp_path.rglob("evil"))
+    node.begin()
