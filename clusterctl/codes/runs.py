@@ -554,7 +554,7 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "none": Case(
                 "the nodes of {run} keep no checkpoint",
-                "they do for a job with `checkpoints:`; without --checkpoint the outputs of each node are downloaded",
+                "they do for a job with `checkpoints:`, once one is complete; without --checkpoint the outputs of each node are downloaded",
             ),
             "unknown": Case("{run} has no checkpoint {name}", "it has {names}"),
             "lost": Case("the checkpoint is lost: no node has all of its files", "see `{command}`"),

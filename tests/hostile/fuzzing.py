@@ -48,8 +48,9 @@ from clusterctl.client.rpc.tasks import OutputCollector, measure_clock
 from clusterctl.client.run_evidence import HistoryChoice, history
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.sync.upload import TreeUpload
+from clusterctl.client.watch.event_texts import describe_log_event
 from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, StateChange
-from clusterctl.client.watch.monitor import AttemptTracker, NodeReport, describe_log_event
+from clusterctl.client.watch.monitor import AttemptTracker, NodeReport
 from clusterctl.client.watch.streams import Streams
 from clusterctl.console.cleanup import staged_to_json
 from clusterctl.errors import ClusterctlError
@@ -59,6 +60,8 @@ from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.cause import Explanation
+from clusterctl.plans.runs.checkpoints import describe_checkpoints
+from clusterctl.plans.runs.checkpoints import describe_event as describe_checkpoint_event
 from clusterctl.plans.runs.judge_speed import judge_speed, judge_waiting
 from clusterctl.plans.runs.rows import newest_entry
 from clusterctl.plans.runs.selection import (
@@ -69,7 +72,14 @@ from clusterctl.plans.runs.selection import (
     sort_own_first,
     submitted_at,
 )
-from clusterctl.plans.runs.state import attempt_of, attempts_of, live_state, node_ranks, parse_state
+from clusterctl.plans.runs.state import (
+    attempt_of,
+    attempts_of,
+    find_checkpoints,
+    live_state,
+    node_ranks,
+    parse_state,
+)
 from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.judge import to_findings
 from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, plan_download, plan_relay
@@ -363,9 +373,11 @@ def drive_follow(line: Line, _: Place) -> object:
             notices.append(str(attempt_of(update.file)))
         elif isinstance(update, NodeEvent):
             notices += [str(part.on_event(update.event) or ""), describe_log_event(update.event) or ""]
+            notices.append(describe_checkpoint_event(update.event)[0])
             attempts.on_event(update.event)
         elif isinstance(update, StateChange):
             attempts.on_state({"gpu02": update.state}, update.state)
+            notices.append(describe_checkpoints(find_checkpoints({"gpu02": update.state}), 0.0))
             part.newly_frozen(update.state)
             part.state = update.state
     streams.close()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.run_evidence import StallNotice, load_speed
+from clusterctl.client.watch.event_texts import describe_log_event, describe_start_event, read_event_name
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
@@ -49,7 +50,6 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
-from clusterctl.specs.values import Size
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 
 SUPERVISOR_LOST: tuple[JournalEvent, ...] = ("guardian_lost", "agent_lost")
-LOG_EVENTS: tuple[JournalEvent, ...] = ("logs_cut", "logs_unbounded")
 RETURN_LIMIT = 20.0  # seconds that a node may take to come back after the others have ended without a record
 SHOWN_SILENCE = (
     5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
@@ -135,11 +134,6 @@ class NodeReport:
                 program = event.text("program", 40) or "torchrun"  # older nodes do not name it
                 return tr("{node}: {program} failed", node=name, program=program)
         return None
-
-
-def read_event_name(event: Untrusted) -> JournalEvent:
-    """Read which event a line of the journal is; any other text is one that is not looked at."""
-    return cast("JournalEvent", event.text("event", 40))
 
 
 def has_failed(event: Untrusted) -> bool:
@@ -262,37 +256,6 @@ def _render_participants(roster: tuple[SlotState, ...], previous: tuple[SlotStat
         if slot.node in spares
     ]
     return ", ".join(filter(None, [regular, *promoted]))
-
-
-def describe_log_event(event: Untrusted) -> str:
-    """Return what happens to a node's logs; nothing for an event that is about something else."""
-    kind, limit = event.one_of("event", LOG_EVENTS), event.integer("limit", 0)
-    if not kind or limit is None:
-        return ""
-    if kind == "logs_cut":
-        return tr(
-            "its logs have reached log_limit ({limit}): the middle of the longest is dropped from now on",
-            limit=Size(limit),
-        )
-    return tr(
-        "its logs have reached log_limit ({limit}) and continue to grow: the middle cannot be dropped: {why}",
-        limit=Size(limit),
-        why=event.text("why", 300),
-    )
-
-
-def describe_start_event(event: Untrusted) -> str:
-    """Return why a node's workers are not forked, or not from what is warm; nothing for another event."""
-    name, reason = read_event_name(event), event.text("text", 300)
-    if event.text("method") != "exec":
-        return ""
-    if name == "warm":
-        return tr("torch is imported again: {reason}", reason=reason)
-    if name != "start_method":
-        return ""
-    if event.flag("keep_warm"):
-        return tr("workers are not forked, so keep_warm saves nothing: {reason}", reason=reason)
-    return tr("workers are not forked: {reason}", reason=reason)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.client.watch.monitor import describe_start_event
+from clusterctl.client.watch.event_texts import describe_start_event
 from clusterctl.protocol.untrusted import Untrusted
 
 
