@@ -188,13 +188,8 @@ class AttemptTracker:
         if is_new:
             nodes, checkpoint = _render_participants(roster, previous), find_resumed(known)
             notice = tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes)
-            smaller = find_smaller(known)
-            if smaller is not None:
-                notice = tr(
-                    "{message}: {n} of {of} nodes", message=notice, n=smaller["nodes"], of=smaller["of"]
-                )
-            if checkpoint:
-                notice = tr("{message}, from checkpoint {name}", message=notice, name=checkpoint)
+            if smaller := find_smaller(known):
+                notice = tr("{message}: {nodes} of {of} nodes", message=notice, **smaller)
             self._pending_notices.append(notice)
         return is_new
 
