@@ -190,6 +190,8 @@ class AttemptTracker:
             notice = tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes)
             if smaller := find_smaller(known):
                 notice = tr("{message}: {nodes} of {of} nodes", message=notice, **smaller)
+            if checkpoint:
+                notice = tr("{message}, from checkpoint {name}", message=notice, name=checkpoint)
             self._pending_notices.append(notice)
         return is_new
 
