@@ -93,6 +93,47 @@ def test_four_nodes_become_three_and_then_two(
     )
 
 
+# Saves a part on each node every 10 steps, and begins at the checkpoint that it is given.
+SAVING = """
+import os, pathlib, time
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+resume = os.environ["CLUSTERCTL_RESUME"]
+begin = int(resume.rpartition("-")[2]) if resume else 0
+found = sorted(path.name for path in pathlib.Path(resume).iterdir()) if resume else []
+print("attempt", os.environ["CLUSTERCTL_ATTEMPT"], "rank", dist.get_rank(), "from", begin > 0, *found, flush=True)
+for step in range(begin + 1, begin + 11 if resume else 5000):
+    dist.all_reduce(torch.ones(1))
+    if step % 10 == 0:
+        folder = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"], f"step-{step}")
+        folder.mkdir(exist_ok=True)
+        (folder / f"rank{dist.get_rank()}").write_bytes(os.urandom(100000))
+        dist.barrier()
+        if dist.get_rank() == 0:
+            (folder / ".metadata").write_text("whole")
+    time.sleep(0.3)
+dist.destroy_process_group()
+"""
+
+
+def test_fewer_nodes_have_the_files_of_all(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """The checkpoint of three nodes is on each of the two that are left, with the part of the lost one."""
+    lab = make_lab(n=3)
+    checkpoints = {"path": "${output_dir}/step-*", "complete": ".metadata"}
+    size = {"nodes": 3, "min_nodes": 2, "nproc_per_node": 1, "restart": {"max": 5}}
+    job = make_project(tmp_path, SAVING, checkpoints=checkpoints, **size)
+    launcher = start_cctl(lab, "launch", job, "--json")
+    run = json.loads(read_until(launcher, "attempt 1 rank 2 from False"))["run"]
+    wait_until(lambda: "3/3 nodes, 2 copies" in cctl(lab, "status", run).out, "a checkpoint is safe")
+    break_node(lab, lab.nodes[1].name, "power")
+    read_until(launcher, "attempt 2 rank 1 from True .metadata rank0 rank1 rank2")
+    out, notices = launcher.communicate()
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+    assert (verdict["state"], verdict["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3}), (verdict, notices)
+    wait_until(lambda: running_processes(lab) == {}, "no process is left")
+
+
 def test_too_few_are_left(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
     """Below min_nodes the run ends and says so; one that is alone after a loss starts nothing."""
     lab = make_lab(n=3)

@@ -26,6 +26,7 @@ from clusterctl.plans.notify import (
     sign_feishu,
     stall_of,
 )
+from clusterctl.plans.runs.state import Attempt
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
 from clusterctl.protocol.run_id import RunId
@@ -68,6 +69,15 @@ def test_the_message_of_a_failure() -> None:
         "cause: rank 3 on gpu02, exit code 1: ValueError: bad loss",
         f"clusterctl -i a.yaml logs {RUN} --rank 3",
     ]
+
+
+def test_the_message_of_a_run_with_fewer_nodes() -> None:
+    """That it went on without some of its nodes is in the first line."""
+    attempt = Attempt(1, "node_lost", "gpu03 is lost", "gpu03", None, None, None)
+    message = render_message(
+        ended("SUCCEEDED", attempt=2, attempts=(attempt,), smaller={"nodes": 2, "of": 3})
+    )
+    assert message.startswith("digits SUCCEEDED after 3h12m, 2 attempts, the last on 2 of 3 nodes\n")
 
 
 def test_the_message_of_a_stall() -> None:

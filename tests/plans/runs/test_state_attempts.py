@@ -14,6 +14,7 @@ from clusterctl.plans.runs.state import (
     GIVEN_UP,
     NodeState,
     attempts_of,
+    find_smaller,
     parse_state,
     roster_of,
     taking_part,
@@ -44,6 +45,19 @@ def part(state: str, **more: Any) -> NodeState:
 
 
 REPLACED = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "attempts": [FIRST]}
+
+
+def test_a_run_that_goes_on_with_fewer_nodes() -> None:
+    """The latest attempt counts, not what a lost node that is back still has; the end names how many there are."""
+    now = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "nnodes": 2, "planned_nodes": 3}
+    parts = {name: part("SUCCEEDED", node=name, **now) for name in ("gpu01", "gpu03")}
+    parts["gpu02"] = part("RUNNING", node="gpu02", attempt=1, nnodes=3, roster=roster(0, 1, 2))
+    assert find_smaller(parts) == {"nodes": 2, "of": 3}
+    verdict = judge("r", parts, [])
+    assert (verdict.state, verdict_to_json(verdict)["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3})
+    assert find_smaller({"gpu01": part("RUNNING", **{**now, "nnodes": 3})}) is None
+    assert find_smaller({"gpu01": part("RUNNING"), "gpu02": None}) is None
+    assert find_smaller({"gpu01": None}) is None
 
 
 def test_an_idle_spare_does_not_count() -> None:
