@@ -154,3 +154,19 @@ def test_what_no_node_can_have_is_named(cluster: Lab, tmp_path: Path) -> None:
         assert "HF_ENDPOINT" in unreached.err
         chinese = cctl(cluster, "stage", job, CLUSTERCTL_LANG="zh")
         assert "没有节点能连接到服务器" in chinese.err, chinese.err
+
+
+def test_a_download_that_fails_ends_at_once(cluster: Lab, tmp_path: Path) -> None:
+    """With its cause alone: the nodes that would have taken it are not to blame, and wait for nothing."""
+    with hub_in(cluster) as hub:
+        url = f"{hub.url}/org/name/resolve/main/model-2.safetensors"
+        stage = [{"from": url, "to": "~/staged-hub/", "sha256": "0" * 64}]
+        job = make_project(tmp_path, "print(1)", nodes=3, stage=stage)
+        hub.order("rate 12000000")  # the others wait for it when it fails
+        failed = cctl(cluster, "stage", job)
+        assert failed.code == 1
+        assert "CC-STAGE-015" in failed.err, failed.err
+        assert "model-2.safetensors: what came does not have the hash" in failed.err
+        assert "could not fetch" not in failed.err
+        assert "too slow" not in failed.err
+        wait_until(lambda: not running_processes(cluster), "no process is left")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 INSPECT_LIMIT = 30.0  # seconds
 POLL_INTERVAL = 0.2  # seconds
+REPORT_LIMIT = 2.0  # seconds in which a node that disconnects its receivers reports why
 MAX_REVISION = 200  # characters
 MAX_PATH = 4096
 MAX_REASON = 300
@@ -219,9 +220,14 @@ class Download(NodeFiles):
                     return
                 self._on_progress(header)
         except ClusterctlError as error:
+            error.node = error.node or self.node  # receivers raise it too
             self.failure = error
         finally:
             self._ended.set()
+
+    def has_failed(self) -> bool:
+        """Return whether the download has failed: its receivers see that a moment before it is reported here."""
+        return self._ended.wait(REPORT_LIMIT) and self.failure is not None
 
     def wait(self) -> None:
         """Wait until the node has all, as the thread that follows it sees; raise what went wrong there."""

@@ -85,31 +85,28 @@ class Provider:
         self._sizes = sizes
         self.coming: FrozenSet[Sha] = frozenset()
         self._token = str(offer["token"]).encode("ascii")
-        self._capacity = threading.BoundedSemaphore(MAX_RECEIVERS)
         self._loop = Loop()
         self._socket = listen(str(offer["address"]), port_range(offer["ports"]))
         self._listener = AuthenticatingListener(
             self._loop, self._socket, MAX_PENDING, HANDSHAKE_LIMIT, self._on_answer
         )
         self.port = self._listener.port
+        self._receivers: Set[socket.socket] = set()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve_until_hangup(self, stream: Stream) -> None:
         """Send contents until the client hangs up; it may have named a provider too late."""
-        limit = PROVIDE_LIMIT + time_limit(self._sizes.values())
-        try:
-            while stream.receive(limit) is not None:
+        with suppress(TimeoutError):
+            while stream.receive(PROVIDE_LIMIT + time_limit(self._sizes.values())) is not None:
                 pass
-        except TimeoutError:
-            pass
-        finally:
-            self.close()
 
     def close(self) -> None:
-        """Listen no more; what is under way ends with the process."""
+        """Listen no more, and disconnect the receivers: what they wait for may never come."""
         self._loop.stop()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # a thread waits for who comes
+        self._sizes = {}  # whoever comes now gets nothing
+        for receiver in (self._socket, *self._receivers):  # threads wait for them
+            with suppress(OSError):
+                receiver.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
         self._listener.open()
@@ -125,14 +122,13 @@ class Provider:
         threading.Thread(target=self._handle, args=(line_socket.detach(),), daemon=True).start()
 
     def _handle(self, receiver: socket.socket) -> None:
-        with receiver:
-            if self._capacity.acquire(blocking=False):
-                try:
+        self._receivers.add(receiver)  # first: `close` finds it there, or has left nothing to send
+        try:
+            with receiver, suppress(OSError, ValueError, VerbError):  # the receiver reports its side
+                if len(self._receivers) <= MAX_RECEIVERS:
                     self._serve(receiver)
-                except (OSError, ValueError, VerbError):
-                    pass  # the receiver reports its side
-                finally:
-                    self._capacity.release()
+        finally:
+            self._receivers.remove(receiver)
 
     def _serve(self, receiver: socket.socket) -> None:
         stream = PeerStream(receiver, MAX_NAME * len(self._sizes) + MAX_LINE)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hostile.giver import Deed, Giver, knock, send
+from waiting import wait_until
 
 from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.sync import transfer
@@ -257,6 +258,22 @@ def test_a_taker_that_does_not_read_is_left(
                 break
     assert not giver_is_busy()
     assert got < len(large)
+
+
+def test_a_giver_that_closes_leaves_those_that_wait(tmp_path: Path, stack: ExitStack) -> None:
+    """What is to come to it will not: they need not wait for as long as it might have taken."""
+    giving = Giving(tmp_path / "work", stack)
+    lacking = "c" * 64
+    giving.giver._sizes[lacking] = 1000
+    giving.giver.coming = frozenset({lacking})
+    with knock(giving.giver.port, TOKEN) as taker:
+        send(taker, {"hashes": [lacking]})
+        wait_until(lambda: bool(giving.giver._receivers), "the taker is served")
+        giving.giver.close()
+        taker.settimeout(SLOW)
+        while taker.recv(1 << 16):
+            pass
+    wait_until(lambda: not giving.giver._receivers, "its thread ends")
 
 
 def giver_is_busy() -> bool:

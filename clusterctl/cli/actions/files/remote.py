@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -45,22 +44,24 @@ class RemoteTransfer:
     distribution: Distribution | None
 
     def send(self) -> Iterator[Outcome[SentFiles]]:
-        """Yield an outcome for each node, as they come; what fails where it is downloaded comes first."""
+        """Yield an outcome for each node, as they come; a download that fails is the last one."""
         began = time.monotonic()
         self.transfer.phases.add_expected(self.download.missing)
-        thread = threading.Thread(target=self.download.follow, daemon=True)
-        thread.start()
-        others = [node for node in self.nodes if node != self.node]
-        for outcome in self.transfer.send_on(self.download.tree, others, self.target, self.distribution):
-            if outcome.error is not None and self.download.failure is not None:
-                break  # because of that
-            yield outcome
-        thread.join()
-        yield Outcome(self.node, self._result(), self.download.failure, time.monotonic() - began)
+        nodes = [self.node, *(node for node in self.nodes if node != self.node)]
+        done_here = {self.node.name: self._follow}
+        outcomes = self.transfer.send_on(self.download.tree, nodes, self.target, self.distribution, done_here)
+        with closing(outcomes):
+            for outcome in outcomes:
+                if self.download.failure is not None:  # nothing more can come to the others
+                    yield Outcome(self.node, None, self.download.failure, time.monotonic() - began)
+                    return
+                yield outcome
 
-    def _result(self) -> SentFiles | None:
+    def _follow(self) -> SentFiles:
+        """Wait until the node has all; raise what went wrong there."""
+        self.download.follow()
         if self.download.failure is not None:
-            return None
+            raise self.download.failure
         report = self.download.report
         return SentFiles(
             files=report.count("files"),
@@ -125,6 +126,7 @@ def opened_remote(
     )[0]
     with closing(download):
         if distribution is not None and download.port is not None:
+            distribution.notice = lambda text: None if download.has_failed() else notice(text)
             distribution.add_source(node.name, download.port)
         else:
             distribution = None

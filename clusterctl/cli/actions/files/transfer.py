@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -138,13 +138,20 @@ class Transfer:
         return Distribution(via, known, notice)
 
     def send_on(
-        self, files: ScanResult, nodes: Sequence[Node], target: Target, distribution: Distribution | None
-    ) -> Iterator[Outcome[SentFiles]]:
-        """Send nodes files that some may have from each other."""
+        self,
+        files: ScanResult,
+        nodes: Sequence[Node],
+        target: Target,
+        distribution: Distribution | None,
+        done_here: Mapping[str, Callable[[], SentFiles]] | None = None,
+    ) -> Generator[Outcome[SentFiles], None, None]:
+        """Send nodes files that some may have from each other; `done_here` is called for those that it names."""
         phases = self.phases
         upload = TreeUpload(files, None, distribution, phases.add_expected, phases.add_taken, report_holder)
 
         def send(c: Any, node: Node) -> SentFiles:
+            if done_here and node.name in done_here:
+                return done_here[node.name]()
             offer = distribution.offer(node.name, files.manifest.size) if distribution else None
             request: TakeRequest = {
                 "workdir": node.workdir,
