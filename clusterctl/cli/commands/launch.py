@@ -178,7 +178,7 @@ def launch(
 
         cluster.open_early(
             (member.node for member in members),
-            then=lambda c, node: start_ahead(c, node, interpreter(node, job), ["sync", "start"]),
+            then=lambda c, node: start_ahead(c, node, interpreter(node, job), 2),  # for `sync` and `start`
         )
         from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 

@@ -47,18 +47,18 @@ def boot_program() -> bytes:
     return (PACKAGE / "node" / "boot.py").read_bytes()
 
 
-def pack(verb: str, sent: frozenset[str] = frozenset(), ahead: str = "") -> tuple[frozenset[str], bytes]:
+def pack(verb: str, sent: frozenset[str] = frozenset()) -> tuple[frozenset[str], bytes]:
     """Return the names of all modules of a verb, and those that were not sent before, compressed.
 
-    With `ahead` those of another verb are added. Unpacked they are a JSON object from module name to source.
+    Unpacked they are a JSON object from module name to source.
     """
     with PACK_LOCK:
-        return _pack(verb, sent, ahead)
+        return _pack(verb, sent)
 
 
 @cache
-def _pack(verb: str, sent: frozenset[str], ahead: str) -> tuple[frozenset[str], bytes]:
-    modules = list_modules(verb) | (list_modules(ahead) if ahead else frozenset())
+def _pack(verb: str, sent: frozenset[str]) -> tuple[frozenset[str], bytes]:
+    modules = list_modules(verb)
     sources = {f"clusterctl.{name}": _source(name) for name in sorted(modules - sent)}
     return modules, zlib.compress(json.dumps(sources).encode("utf-8"), 9)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import dirname
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
@@ -89,9 +89,7 @@ class Session:
         *,
         timeouts: Timeouts | None = None,
         limits: SessionLimits = NO_LIMITS,
-        ahead: VerbName | Literal[""] = "",
     ) -> None:
-        """Start a verb; with `ahead` the process also gets the modules of one that comes later."""
         frame_limits = limits.frames or limits_for(verb)
         self.verb = verb
         self.interpreter = interpreter
@@ -108,9 +106,9 @@ class Session:
         self._max_held = MAX_HELD + 2 * frame_limits.header
         self._idle = _idle_processes(connection)
         # What ends a run needs no process from before, which may have been killed with the run.
-        earlier = None if verb == "stop" else _pop_idle(self._idle, interpreter, verb)
+        earlier = None if verb == "stop" else _pop_idle(self._idle, interpreter)
         sent = earlier.modules if earlier else frozenset[str]()
-        modules, packed = bundle.pack(verb, sent, ahead)
+        modules, packed = bundle.pack(verb, sent)
         self._modules = modules | sent
         self._is_new, self._released = earlier is None, False
         self._channel = earlier.channel if earlier else _open_channel(connection, verb, self.timeouts.channel)
@@ -371,11 +369,9 @@ def _idle_processes(connection: Any) -> deque[IdleProcess]:
     return idle
 
 
-def _pop_idle(idle: deque[IdleProcess], interpreter: Interpreter, verb: str) -> IdleProcess | None:
-    """Remove and return one that was started like this and still listens, the one that lacks the least for a verb."""
-    modules = bundle.list_modules(verb) if idle else frozenset[str]()
-    same = [process for process in idle if process.interpreter == interpreter]
-    for process in sorted(same, key=lambda process: len(modules - process.modules)):
+def _pop_idle(idle: deque[IdleProcess], interpreter: Interpreter) -> IdleProcess | None:
+    """Remove and return one that was started like this and still listens."""
+    for process in [process for process in idle if process.interpreter == interpreter]:
         with suppress(ValueError):  # another thread has taken it
             idle.remove(process)
             if not process.channel.at_eof:

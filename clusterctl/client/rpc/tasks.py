@@ -6,14 +6,13 @@ Each opens a session of a verb. One that goes on is returned open, and is the ca
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from fabric import Connection, task
 
-from clusterctl.client.rpc.bundle import payload_zip, verb_module
+from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.client.rpc.cluster import Answers, Cluster, collect, fan_out
 from clusterctl.client.rpc.errors import start_error, start_timed_out
 from clusterctl.client.rpc.frames import Frame, sync_limits
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
         FollowChoice,
         FollowRequest,
         FullProbeRequest,
-        IdleRequest,
         ProbeRequest,
         PsRequest,
         PythonsRequest,
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
         StreamName,
         SyncRequest,
         VerbName,
+        Workdir,
     )
 
 
@@ -314,16 +313,10 @@ def sync(
     return synced
 
 
-def start_ahead(c: Connection, node: Node, interpreter: Interpreter, verbs: Sequence[VerbName]) -> None:
-    """Start processes on a node, at the same time, that load verbs which are going to come, and wait for them."""
-    remaining = deque(verbs)
-
-    def start_next(node: Node) -> None:
-        verb = remaining.popleft()
-        request: IdleRequest = {"workdir": node.workdir, "module": verb_module(verb)}
-        Session(c, "idle", request, interpreter, ahead=verb).finish()
-
-    fan_out([node] * len(remaining), start_next)
+def start_ahead(c: Connection, node: Node, interpreter: Interpreter, count: int) -> None:
+    """Start processes on a node, beside each other, that wait for verbs which are going to come."""
+    request: Workdir = {"workdir": node.workdir}
+    fan_out([node] * count, lambda _: Session(c, "idle", request, interpreter).finish())
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -1,4 +1,4 @@
-"""A run's state on a node, and what it means when the agent is gone."""
+"""The state of a run on a node, and what it means when the agent is gone."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def with_stop(rundir: str, state: State) -> State:
 
 
 def with_record(rundir: str, state: State) -> State:
-    """Put the record of the run's end into a state, as `gang`."""
+    """Put the record of the whole run's end into a state, as `gang`."""
     record = read_run_file(RunPaths(rundir).gang_record)
     return {**state, "gang": record} if record is not None else state
 
@@ -234,7 +234,7 @@ def is_elsewhere(state: State) -> bool:
 
 
 def explain_absence(state: State) -> str:
-    """Return why its processes are gone."""
+    """Return why its processes are not here."""
     if is_elsewhere(state):
         return f"it ran on machine {state['machine']}, this is {os.uname().nodename}"
     return "the node was restarted during the run"

@@ -108,12 +108,6 @@ class Workdir(TypedDict):
     workdir: str
 
 
-class IdleRequest(Workdir):
-    """What the process loads while it waits: the module of the verb that comes next, below `node.verbs`."""
-
-    module: str
-
-
 class OfNode(Workdir):
     """A request about one node's part of a work directory that may be shared."""
 
@@ -718,7 +712,7 @@ class PlainNodeFrame(TypedDict, total=False):
 
 
 Request = Union[
-    IdleRequest,
+    Workdir,
     ConnectRequest,
     ShellRequest,
     ProbeRequest,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +9,8 @@ from typing import Any
 
 import pytest
 from servers import Server, free_port
-from waiting import wait_until
 
-from clusterctl.client.rpc import bundle, tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.session import Interpreter
 from clusterctl.errors import Unreachable
 
 AT_ONCE = 6
@@ -79,18 +75,3 @@ def test_a_node_that_has_logged_in_is_shown_at_what_follows(serve: Callable[...,
 
     assert first is not None and second is not None
     assert (first.description, second.description) == ("waiting for its turn", "copying")
-
-
-def test_processes_that_wait_have_loaded_what_comes(server: Server) -> None:
-    """Each verb gets the one that has its modules, whichever came first."""
-    node, python = server.node(config="none"), Interpreter(sys.executable)
-    with Cluster(lambda _: None) as cluster:
-        connection = cluster.connection(node)
-        tasks.start_ahead(connection, node, python, ["take", "exec"])
-        waiting = wait_until(lambda: vars(connection.transport).get("_idle_processes"), "one waits")
-        wait_until(lambda: len(waiting) == 2, "both wait")
-        output = tasks.OutputCollector()
-        ended = tasks.execute(connection, node, python, ["echo", "loaded"], 100, output.append)
-        (left,) = waiting
-    assert output.finish(ended).stdout == b"loaded\n"
-    assert bundle.list_modules("take") <= left.modules

@@ -111,7 +111,7 @@ class Copy:
             else:
                 # they start Python while a source hashes its files
                 cluster.open_early(
-                    self._nodes(to), then=lambda c, node: start_ahead(c, node, interpreter(node), ["take"])
+                    self._nodes(to), then=lambda c, node: start_ahead(c, node, interpreter(node), 1)
                 )
                 for copy_path in copy_paths:
                     self._relay(cluster, copy_path, to, folder=several or to.is_folder)
