@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from ...protocol.manifest import TreeEntry, encode_name
@@ -21,6 +20,7 @@ from .staging.folders import OPEN_FILE, link_target, open_parent
 from .staging.parts import MIN_KEPT, begin_part, continue_part, find_parts, part_path
 from .staging.remembered_hashes import RememberedHashes
 from .staging.room import check_room, refuse_access
+from .staging.written import mark_written
 from .store import Incoming
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Destination(GivenFiles):
         self.continued, self.wrong_parts = set(), set()
         self._hashes = hashes
         self._written: List[Tuple[Path, os.stat_result, Sha]] = []
+        self.marks: List[TreeEntry] = []  # of files, links and empty directories that were written
         self._token, self._count = f".clusterctl-{os.urandom(8).hex()}", 0
         self._needed: Dict[Sha, List[TreeEntry]] = {}
         self.report: CopyReport = {
@@ -137,9 +138,11 @@ class Destination(GivenFiles):
         """Make empty directories, and links last."""
         for row in rows:
             if row.kind == "dir":
+                is_new = not os.path.lexists(os.path.join(self._root, encode_name(row.path)))
                 inside = f"{row.path}/."  # so that the directory itself is made
-                with open_parent(self._root, inside, make=True):
-                    pass
+                with open_parent(self._root, inside, make=True) as (folder, _):
+                    if is_new:
+                        self.marks.append(mark_written(row.path, os.fstat(folder)))
         for row in rows:
             if row.kind == "link":
                 self._make_link(row)
@@ -199,6 +202,7 @@ class Destination(GivenFiles):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         self.report["files"] += 1
         self.report["bytes"] += row.size
+        self.marks.append(mark_written(row.path, status))
         installed = os.path.join(self._root, encode_name(row.path))
         self._written.append((installed, status, row.content))
         self.add_file(row.content, installed)
@@ -206,19 +210,23 @@ class Destination(GivenFiles):
     def _make_link(self, row: TreeEntry) -> None:
         target = encode_name(row.content)
         with open_parent(self._root, row.path, make=True) as (folder, name):
+            if link_target(name, folder) == target:
+                return
             try:
                 os.symlink(target, name, dir_fd=folder)
             except FileExistsError:
-                if link_target(name, folder) == target:
+                if not self._overwrite:
+                    self._keep(row)
                     return
-                if self._overwrite:
-                    os.symlink(target, self._token, dir_fd=folder)
-                    # a directory stays
-                    with suppress(IsADirectoryError):
-                        os.replace(self._token, name, src_dir_fd=folder, dst_dir_fd=folder)
-                        return
+                os.symlink(target, self._token, dir_fd=folder)
+                try:
+                    os.replace(self._token, name, src_dir_fd=folder, dst_dir_fd=folder)
+                except IsADirectoryError:  # which stays
                     os.unlink(self._token, dir_fd=folder)
-                self._keep(row)
+                    self._keep(row)
+                    return
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            self.marks.append(mark_written(row.path, status))
 
 
 def is_sized(row: TreeEntry, status: os.stat_result) -> bool:

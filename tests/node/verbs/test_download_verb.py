@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hub import COMMIT, Hub, Repository, git_hash, serving, sha256
 from pipenodes import PipeSession, session
+from staging import staged
 from waiting import HANG, wait_until
 
 from clusterctl.errors import NodeError
@@ -190,6 +191,19 @@ def test_a_new_commit_brings_what_is_new(node: Node, hub: Hub) -> None:
     assert node.download()["resolved"]["revision"] == "b" * 40
     assert hub.count["bytes"] == len(b"new")
     assert (node.to / "hub/models--org--name/refs/main").read_text() == "b" * 40
+
+
+def test_clean_removes_what_was_downloaded_only(node: Node) -> None:
+    """Of a cache that was there before, a blob was missing: that blob and the links to it are not the user's."""
+    node.download()
+    before = node.snapshot
+    (node.to / "hub" / BLOBS / sha256(MODEL)).unlink()
+    link = node.to / f"hub/models--org--name/snapshots/{COMMIT}/model.safetensors"
+    link.unlink()
+    node.download(staged={"source": "hf://org/name", "revision": "", "tree": "", "by": "ann"})
+    assert node.snapshot == before
+    assert staged(node.workdir.parent, do="remove")["contents"] == 2
+    assert node.snapshot == {path: content for path, content in before.items() if content != MODEL}
 
 
 def test_a_damaged_file_is_downloaded_again(node: Node, hub: Hub) -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from contextlib import closing, suppress
 from typing import Any, Deque, Dict, Iterable, List, Optional, Tuple
 
-from ....protocol.manifest import encode_name
+from ....protocol.manifest import TreeEntry, encode_name
 from ...runtime.stream import VerbError
 from ..given_files import GivenFiles
 from ..hashing import CHUNK, Sha
@@ -30,6 +30,7 @@ from ..staging.folders import open_parent
 from ..staging.parts import open_part, part_path
 from ..staging.remembered_hashes import RememberedHashes
 from ..staging.room import refuse_access
+from ..staging.written import mark_written
 from ..store import write_all
 from .http import Body, Http, Refusal, Stopped
 from .placement import Content
@@ -140,6 +141,7 @@ class Downloader(GivenFiles):
         self.top, self._http, self._hashes, self._step = root, http, hashes, step
         self.probe = os.path.join(os.fsdecode(root), f".clusterctl-{os.urandom(8).hex()}")
         self._written: List[Tuple[WrittenPath, os.stat_result, Sha]] = []
+        self.marks: List[TreeEntry] = []  # of files that were written
         self._changed = threading.Condition()
         self._parts: List[Part] = []
         self._queue: Deque[Part] = deque()  # those of which more is to be requested
@@ -447,5 +449,7 @@ class Downloader(GivenFiles):
                 os.stat(last, dir_fd=folder, follow_symlinks=False)
                 self.replaced += 1
             os.replace(path, last, dst_dir_fd=folder)
-            self._written.append((self.absolute(name), os.stat(last, dir_fd=folder), sha256))
+            status = os.stat(last, dir_fd=folder, follow_symlinks=False)
+            self._written.append((self.absolute(name), status, sha256))
+            self.marks.append(mark_written(name, status))
         self.files += 1

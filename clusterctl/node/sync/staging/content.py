@@ -8,24 +8,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from ....protocol.manifest import TreeEntry, encode_name
-from ...runtime.stream import VerbError
 from ..removal import Step
-from .folders import link_target, open_parent
 from .remembered_hashes import RememberedHashes
 from .staged import read_rows, remove_record
+from .target_lock import overlap
+from .written import remove_written
 
 if TYPE_CHECKING:
     from ....protocol.messages.stored import StagedContent, StagedProblem, StagedRecord, StagedState
 
 MAX_PROBLEMS = 20  # files that are named
-CLOCK_TOLERANCE = 2.0  # seconds that the clock of a file server may be ahead
 
 
 def compare_with_disk(
     workdir: str, record: StagedRecord, step: Step, hashes: Optional[RememberedHashes]
 ) -> StagedContent:
     """Compare what was staged with what is there: by names, sizes and links, with `hashes` also by contents."""
-    rows, parent = read_rows(workdir, record["path"]), os.fsencode(os.path.dirname(record["path"]))
+    rows, parent = read_rows(workdir, record), os.fsencode(os.path.dirname(record["path"]))
     problems: List[StagedProblem] = []
     differing = 0
     if hashes is not None:
@@ -72,43 +71,18 @@ def find_row_state(
         return "changed"
 
 
-def remove_content(workdir: str, record: StagedRecord, step: Step) -> Tuple[int, int]:
-    """Remove the files of what was staged, and directories that are empty then; returns files and bytes.
-
-    What was changed or added since stays, as does what lies behind a link.
-    """
-    parent, files, size = os.fsencode(os.path.dirname(record["path"])), 0, 0
-    rows = read_rows(workdir, record["path"])
-    for row in rows:
-        step()
-        with suppress(FileNotFoundError, VerbError):
-            if row.kind != "dir" and remove_row(parent, row, record["time"] + CLOCK_TOLERANCE):
-                files, size = files + (row.kind == "file"), size + row.size
-    remove_empty_folders(parent, rows)
-    remove_record(workdir, record["path"])
-    return files, size
-
-
-def remove_row(parent: bytes, row: TreeEntry, newest: float) -> bool:
-    """Remove a file or link that is as it was staged, and not changed after a time; return whether it was."""
-    with open_parent(parent, row.path, make=False) as (folder, name):
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        is_file = stat.S_ISREG(status.st_mode)
-        same_file = is_file and status.st_size == row.size and status.st_mtime <= newest
-        same = same_file if row.kind == "file" else link_target(name, folder) == encode_name(row.content)
-        if same:
-            os.unlink(name, dir_fd=folder)
-        return same
-
-
-def remove_empty_folders(parent: bytes, rows: List[TreeEntry]) -> None:
-    """Remove the directories of a manifest that hold nothing any more, the innermost first."""
-    folders = {row.path for row in rows if row.kind == "dir"}
-    for row in rows:
-        folder = row.path.rpartition("/")[0]
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition("/")[0]
-    for folder in sorted(folders, key=len, reverse=True):
-        with suppress(OSError, VerbError), open_parent(parent, folder, make=False) as (descriptor, name):
-            os.rmdir(name, dir_fd=descriptor)
+def remove_contents(
+    workdir: str, records: List[StagedRecord], others: List[StagedRecord], step: Step
+) -> Tuple[int, int]:
+    """Remove what `stage` wrote at the path of these records and what `others` do not have; returns files and bytes."""
+    path = records[0]["path"]
+    kept = {
+        os.path.join(os.path.dirname(other["path"]), row.path)
+        for other in others
+        if overlap(other["path"], path)
+        for row in read_rows(workdir, other)
+    }
+    counts = remove_written(workdir, path, kept, step)
+    for record in records:
+        remove_record(workdir, record)
+    return counts

@@ -1,6 +1,6 @@
 """What was staged on this node, as files of the work directory.
 
-staged/<digest>.json   StagedRecord; the digest is that of its path
+staged/<digest>.json   StagedRecord; the digest is that of its path and revision
 staged/<digest>.list   which files a hub has, see node/verbs/staging/download.py
 staged/<digest>.rows   the manifest: zlib(JSON rows), with paths from the directory that the path is in
 """
@@ -43,18 +43,26 @@ def name_target(root: bytes, rows: List[TreeEntry], *, named: bool) -> Tuple[str
     return os.fsdecode(root), [row._replace(path=f"{base}/{row.path}") for row in rows]
 
 
-def record_name(path: str) -> str:
+def digest_of(path: str, revision: str = "") -> str:
     """Name the files about a path."""
-    return hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+    return hashlib.sha256(os.fsencode(path) + b"\0" + revision.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def record_path(workdir: str, record: StagedRecord) -> str:
+    """Return where a record is, without its suffix."""
+    return os.path.join(staged_folder(workdir), digest_of(record["path"], record["revision"]))
 
 
 def write_record(workdir: str, path: str, staged: StagedSource, rows: List[TreeEntry]) -> None:
-    """Record what was staged at a path; `rows` are relative to the directory that it is in."""
-    folder = make_private(staged_folder(workdir))
+    """Record what was staged at a path; `rows` are relative to the directory that it is in.
+
+    Several revisions at a path each have a record, until all names of one are those of another.
+    """
+    make_private(staged_folder(workdir))
     files = [row for row in rows if row.kind == "file"]
     record: StagedRecord = {
         "source": staged["source"][:MAX_SOURCE],
-        "revision": staged["revision"],
+        "revision": staged["revision"][:MAX_SOURCE],
         "tree": staged["tree"],
         "by": staged["by"][:MAX_BY],
         "path": path,
@@ -62,18 +70,20 @@ def write_record(workdir: str, path: str, staged: StagedSource, rows: List[TreeE
         "bytes": sum(row.size for row in files),
         "time": time.time(),
     }
-    name = os.path.join(folder, record_name(path))
-    write_atomically(
-        f"{name}.rows", zlib.compress(json.dumps([list(row) for row in rows]).encode("ascii"), 1)
-    )
+    name, names = record_path(workdir, record), {row.path for row in rows}
+    write_manifest(f"{name}.rows", rows)
     write_atomically(f"{name}.json", json.dumps(record).encode("ascii"))
+    for other in read_records(workdir):
+        is_earlier = other["path"] == path and other["revision"] != record["revision"]
+        if is_earlier and names.issuperset(row.path for row in read_rows(workdir, other)):
+            remove_record(workdir, other)
 
 
-def remove_record(workdir: str, path: str) -> None:
-    """Forget what was staged at a path."""
+def remove_record(workdir: str, record: StagedRecord) -> None:
+    """Forget what was staged."""
     for suffix in (".json", ".rows"):
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(staged_folder(workdir), record_name(path) + suffix))
+            os.unlink(record_path(workdir, record) + suffix)
 
 
 def read_records(workdir: str) -> Iterator[StagedRecord]:
@@ -83,7 +93,9 @@ def read_records(workdir: str) -> Iterator[StagedRecord]:
     for name in names[:MAX_RECORDS]:
         with suppress(OSError):
             record = parse_record(Untrusted(read_json(os.path.join(folder, name))))
-            if record is not None and record_name(record["path"]) == name[: -len(".json")]:
+            if record is not None and record_path(workdir, record) == os.path.join(
+                folder, name[: -len(".json")]
+            ):
                 yield record
 
 
@@ -104,12 +116,21 @@ def parse_record(raw: Untrusted) -> Optional[StagedRecord]:
     }
 
 
-def read_rows(workdir: str, path: str) -> List[TreeEntry]:
-    """Return the manifest of what was staged at a path; empty if it cannot be read."""
-    content = read_bytes(os.path.join(staged_folder(workdir), f"{record_name(path)}.rows")) or b""
+def read_rows(workdir: str, record: StagedRecord) -> List[TreeEntry]:
+    """Return the manifest of what was staged; empty if it cannot be read."""
+    return read_manifest(f"{record_path(workdir, record)}.rows")
+
+
+def write_manifest(path: str, rows: List[TreeEntry]) -> None:
+    """Write a manifest."""
+    write_atomically(path, zlib.compress(json.dumps([list(row) for row in rows]).encode("ascii"), 1))
+
+
+def read_manifest(path: str) -> List[TreeEntry]:
+    """Read a manifest; empty if it cannot be read."""
     decompressor = zlib.decompressobj()
     try:
-        text = decompressor.decompress(content, MAX_ROWS)
+        text = decompressor.decompress(read_bytes(path) or b"", MAX_ROWS)
         return parse_manifest(parse_json(text, MAX_ROWS, MAX_VALUES)) if decompressor.eof else []
     except (zlib.error, MalformedError, ManifestError):
         return []

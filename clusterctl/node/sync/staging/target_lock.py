@@ -70,9 +70,14 @@ def _find_holder(folder: str, path: str) -> Optional[str]:
         if entry.name != MUTEX and _is_held(entry.path):
             holder = Untrusted(read_json(entry.path))
             held = holder.text("path", MAX_PATH)
-            if f"{held}/".startswith(f"{path}/") or f"{path}/".startswith(f"{held}/"):
+            if overlap(held, path):
                 return holder.text("by", MAX_BY)
     return None
+
+
+def overlap(path: str, other: str) -> bool:
+    """Return whether two absolute paths are the same, or one is in the other."""
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
 
 
 def _is_held(path: str) -> bool:

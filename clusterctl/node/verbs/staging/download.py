@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple, Union
 
 from ....protocol.manifest import TreeEntry, encode_name, tree_hash
@@ -31,10 +31,11 @@ from ...sync.remote.http import Http, Refusal, Stopped, find_connect_problem
 from ...sync.remote.hubs import MAX_FILES, MAX_SIZE, RemoteFile, Source, open_source
 from ...sync.remote.placement import Placement
 from ...sync.staging.folder_lock import hold_staged
-from ...sync.staging.folders import open_parent
+from ...sync.staging.folders import link_target, open_parent
 from ...sync.staging.remembered_hashes import RememberedHashes, staged_folder
 from ...sync.staging.room import check_room, make_folder
 from ...sync.staging.staged import name_target, write_record
+from ...sync.staging.written import add_written, make_way, mark_written
 from ...sync.transfer import providing
 from ..files import ListedFile, send_rows, serve_files
 
@@ -139,13 +140,14 @@ class Download:
             return
         root = os.path.realpath(os.path.join(find_target(self._request), os.fsencode(placement.root)))
         make_folder(root)
-        path, _ = name_target(root, placement.rows(), named=bool(placement.name))
+        path, rows = name_target(root, placement.rows(), named=bool(placement.name))
         with hold_staged(self._request, root, path, self._heartbeat, lambda: True):
             hashes = RememberedHashes(self._workdir, self._request["node"])
             downloader = Downloader(root, self._http, hashes, self._heartbeat.step)
-            if not self._fetch(downloader, commit, files, placement):
-                return
-            self._make_links(root, placement.links)
+            with self._recording(downloader, path, rows, named=bool(placement.name)):
+                if not self._fetch(downloader, commit, files, placement):
+                    return
+                self._make_links(root, placement.links, downloader.marks)
             self._record(commit, placement, root)
         self._heartbeat.send({"copied": report(downloader, placement)})
         serve_files(find_files(root, placement.rows()), self._heartbeat.stream, self._heartbeat)
@@ -225,6 +227,21 @@ class Download:
             {"listed": len(sent), "more": more, "mark": "", "workdir_id": "", "outside": None}
         )
 
+    @contextmanager
+    def _recording(
+        self, downloader: Downloader, path: str, rows: List[TreeEntry], *, named: bool
+    ) -> Iterator[None]:
+        """Record what is written at a path meanwhile, also if it is not all, if it is staged."""
+        if self._request["staged"] is None:
+            yield
+            return
+        make_way(self._workdir, path, rows)
+        try:
+            yield
+        finally:
+            marks = name_target(downloader.top, downloader.marks, named=named)[1]
+            add_written(self._workdir, path, marks)
+
     def _record(self, commit: str, placement: Placement, root: bytes) -> None:
         """Record what is here now, if it is staged."""
         staged = self._request["staged"]
@@ -235,12 +252,15 @@ class Download:
             write_record(self._workdir, path, found, rows)
 
     @staticmethod
-    def _make_links(root: bytes, rows: List[TreeEntry]) -> None:
+    def _make_links(root: bytes, rows: List[TreeEntry], marks: List[TreeEntry]) -> None:
         for row in rows:
+            target = encode_name(row.content)
             with open_parent(root, row.path, make=True) as (folder, name):
-                temporary = f".clusterctl-{os.urandom(8).hex()}"
-                os.symlink(encode_name(row.content), temporary, dir_fd=folder)
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                if link_target(name, folder) != target:
+                    temporary = f".clusterctl-{os.urandom(8).hex()}"
+                    os.symlink(target, temporary, dir_fd=folder)
+                    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                    marks.append(mark_written(row.path, os.stat(name, dir_fd=folder, follow_symlinks=False)))
 
 
 def make_source(request: DownloadRequest, http: Http) -> Source:

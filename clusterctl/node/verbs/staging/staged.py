@@ -7,17 +7,17 @@ StagedRequest with do: list     `staged`: a StagedContent for each path; with `v
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, List, NoReturn
 
 from ...runtime.heartbeat import Heartbeat
 from ...runtime.stream import VerbError
-from ...sync.staging.content import compare_with_disk, remove_content
+from ...sync.staging.content import compare_with_disk, remove_contents
 from ...sync.staging.remembered_hashes import RememberedHashes
 from ...sync.staging.staged import read_records
 from ...sync.staging.target_lock import hold_target
 
 if TYPE_CHECKING:
-    from ....protocol.messages.stored import CleanReport
+    from ....protocol.messages.stored import CleanReport, StagedRecord
     from ....protocol.messages.verbs import StagedRequest
     from ...runtime.stream import Stream
 
@@ -35,11 +35,11 @@ def run(request: StagedRequest, stream: Stream) -> None:
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     paths, sources = set(request["paths"]), set(request["sources"])
     with Heartbeat(stream) as heartbeat:
-        records = [
-            record
-            for record in read_records(workdir)
-            if record["path"] in paths or record["source"] in sources or not paths | sources
-        ]
+        records: List[StagedRecord] = []
+        others: List[StagedRecord] = []
+        for record in read_records(workdir):
+            chosen = record["path"] in paths or record["source"] in sources or not paths | sources
+            (records if chosen else others).append(record)
         if request["do"] == "list":
             hashes = RememberedHashes(workdir, request["node"]) if request["verify"] else None
             heartbeat.send(
@@ -49,12 +49,13 @@ def run(request: StagedRequest, stream: Stream) -> None:
                 hashes.save()
             return
         report: CleanReport = {"runs": 0, "bytes": 0, "contents": 0, "failed": []}
-        for record in records:
+        for path in sorted({record["path"] for record in records}):
             try:
-                with hold_target(workdir, record["path"], CLEAN, refuse_holder):
-                    files, size = remove_content(workdir, record, heartbeat.step)
+                with hold_target(workdir, path, CLEAN, refuse_holder):
+                    here = [record for record in records if record["path"] == path]
+                    files, size = remove_contents(workdir, here, others, heartbeat.step)
             except (OSError, VerbError) as error:
-                report["failed"].append([record["path"], str(getattr(error, "strerror", None) or error)])
+                report["failed"].append([path, str(getattr(error, "strerror", None) or error)])
                 continue
             report["contents"] += files
             report["bytes"] += size

@@ -21,6 +21,7 @@ from ...sync.staging.folder_lock import hold_staged
 from ...sync.staging.remembered_hashes import RememberedHashes
 from ...sync.staging.room import make_folder
 from ...sync.staging.staged import name_target, write_record
+from ...sync.staging.written import add_written, make_way
 from ...sync.transfer import providing
 from ..sync import fill_store, receive_manifest
 
@@ -39,6 +40,8 @@ def run(request: TakeRequest, stream: Stream) -> None:
         destinations: List[Destination] = []
 
         def is_lacking() -> bool:
+            if staged is not None:
+                make_way(workdir, path, placed)
             destinations.append(make_destination(request, root, rows, heartbeat))
             return destinations[-1].is_lacking
 
@@ -47,9 +50,14 @@ def run(request: TakeRequest, stream: Stream) -> None:
             if staged is not None:
                 refuse_kept(root, destination)
             provider = opened.enter_context(providing(destination, rows, request["provide"]))
-            if not fill_store(destination, rows, heartbeat, provider):
-                return
-            destination.finish(rows)
+            try:
+                if not fill_store(destination, rows, heartbeat, provider):
+                    return
+                destination.finish(rows)
+            finally:
+                if staged is not None:
+                    marks = name_target(root, destination.marks, named=bool(request["name"]))[1]
+                    add_written(workdir, path, marks)
             if staged is not None:
                 refuse_kept(root, destination)
                 write_record(workdir, path, staged, placed)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from staging import SOURCE, model_rows, next_answer, open_take, staged, take
+from staging import (
+    CONTENTS,
+    SOURCE,
+    model_rows,
+    next_answer,
+    open_take,
+    rows_of,
+    send_blob,
+    staged,
+    take,
+)
+from waiting import wait_until
 
 
 def test_what_is_staged_is_recorded_and_replaces_other_content(tmp_path: Path) -> None:
@@ -129,3 +142,92 @@ def test_what_is_being_staged_is_not_removed(tmp_path: Path) -> None:
         assert report["failed"] == [[str(tmp_path / "model"), "ann@laptop (gpu01) is staging to it"]]
         session.process.kill()
     assert (tmp_path / "model/blobs/two").exists()
+
+
+def test_what_was_there_before_is_not_removed(tmp_path: Path) -> None:
+    """As on the node that is the source itself, or a library's own cache: also after it was staged again."""
+    blobs = tmp_path / "model/blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "one").write_bytes(b"one")
+    os.utime(blobs / "one", (1_580_000_000,) * 2)
+    (tmp_path / "model/snapshots/1").mkdir(parents=True)
+    (tmp_path / "model/snapshots/1/weights").symlink_to("../../blobs/two")
+    assert take(tmp_path, tmp_path)["copied"]["files"] == 1
+    assert take(tmp_path, tmp_path)["copied"]["files"] == 0
+    assert staged(tmp_path, do="remove") == {"runs": 0, "bytes": 6, "contents": 1, "failed": []}
+    assert [path.name for path in blobs.iterdir()] == ["one"]
+    assert (tmp_path / "model/snapshots/1/weights").is_symlink()
+    assert staged(tmp_path) == []
+
+
+def test_an_empty_directory_of_the_user_stays(tmp_path: Path) -> None:
+    """Of two the one that was staged is removed."""
+    rows = [*model_rows(), ["model/old", "dir", 0, "", 0], ["model/new", "dir", 0, "", 0]]
+    (tmp_path / "model/old").mkdir(parents=True)
+    take(tmp_path, tmp_path, rows)
+    staged(tmp_path, do="remove")
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("way", ["cp -p", "in place", "mv"])
+def test_a_file_that_replaces_one_is_not_removed(tmp_path: Path, way: str) -> None:
+    """It has the size and the mtime of the one that was staged, or an older one."""
+    take(tmp_path, tmp_path)
+    two, own = tmp_path / "model/blobs/two", tmp_path / "own"
+    own.write_bytes(b"SECOND")
+    os.utime(own, ns=(0, two.stat().st_mtime_ns))
+    if way == "cp -p":
+        shutil.copy2(own, two)
+    elif way == "mv":
+        own.rename(two)
+    else:
+        mtime = two.stat().st_mtime_ns
+        two.write_bytes(b"SECOND")
+        os.utime(two, ns=(0, mtime))
+    assert staged(tmp_path, do="remove")["contents"] == 2
+    assert two.read_bytes() == b"SECOND"
+    assert not (two.parent / "one").exists()
+
+
+def test_what_came_before_an_interrupt_is_removed_too(tmp_path: Path) -> None:
+    """The command that continued it found the first file there, and has written only the second."""
+    with open_take(tmp_path, tmp_path, model_rows()) as session:
+        next_answer(session, "missing")
+        send_blob(session, b"one")
+        wait_until((tmp_path / "model/blobs/one").exists, "the first is there")
+        assert session.process.stdin is not None
+        session.process.stdin.close()
+        session.process.wait()
+    assert take(tmp_path, tmp_path)["copied"]["files"] == 1
+    assert staged(tmp_path, do="remove")["contents"] == 3
+    assert not (tmp_path / "model").exists()
+
+
+def cache_rows(revision: str, *blobs: str) -> list[list[Any]]:
+    """Return the manifest of a revision in a hub's cache."""
+    rows = rows_of({f"model/blobs/{name}": CONTENTS[f"blobs/{name}"] for name in blobs})
+    return rows + [
+        [f"model/snapshots/{revision}/{name}", "link", 0, f"../../blobs/{name}", 0] for name in blobs
+    ]
+
+
+def test_two_revisions_of_a_model(tmp_path: Path) -> None:
+    """Each has its record; a file that both have goes with the last of them."""
+    first, second = ({**SOURCE, "source": f"hf://org/model@{name}", "revision": name} for name in "ab")
+    take(tmp_path, tmp_path, cache_rows("a", "one", "two"), staged=first)
+    take(tmp_path, tmp_path, cache_rows("b", "one"), staged=second)
+    assert {(one["revision"], one["state"]) for one in staged(tmp_path)} == {("a", "whole"), ("b", "whole")}
+    assert staged(tmp_path, do="remove", sources=[first["source"]])["contents"] == 3
+    assert [(one["revision"], one["state"]) for one in staged(tmp_path)] == [("b", "whole")]
+    assert [path.name for path in (tmp_path / "model/snapshots").iterdir()] == ["b"]
+    assert staged(tmp_path, do="remove")["contents"] == 2
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_revision_in_the_place_of_another(tmp_path: Path) -> None:
+    """As plain files in a directory: nothing of the first is left, nor its record."""
+    take(tmp_path, tmp_path, rows_of({"model/weights": b"one"}), staged={**SOURCE, "revision": "a"})
+    take(tmp_path, tmp_path, rows_of({"model/weights": b"second"}), staged={**SOURCE, "revision": "b"})
+    assert [(one["revision"], one["bytes"]) for one in staged(tmp_path)] == [("b", 6)]
+    assert staged(tmp_path, do="remove")["contents"] == 1
+    assert not (tmp_path / "model").exists()

@@ -257,3 +257,20 @@ def test_a_directory_or_link_in_the_place_of_something_is_refused(
     answer = take(tmp_path, tmp_path)
     assert (answer["error"]["code"], answer["error"]["message"]) == ("CC-COPY-003", f"{place} {problem}")
     assert staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_directory_in_the_place_of_what_was_staged(tmp_path: Path, kind: str) -> None:
+    """The source has one there now: what an earlier stage wrote makes way, what the user put there does not."""
+    before = ["model/blobs", "link", 0, "/tmp", 0] if kind == "link" else rows_of({"model/blobs": b"one"})[0]
+    empty = ["model/empty", "dir", 0, "", 0]
+    take(tmp_path, tmp_path, [before, ["model/empty", "link", 0, "/tmp", 0]])
+    assert take(tmp_path, tmp_path, [*model_rows(), empty])["copied"]["files"] == 2
+    assert (tmp_path / "model/blobs/two").read_bytes() == b"second"
+    assert staged(tmp_path)[0]["state"] == "whole"
+    (tmp_path / "model/empty").rmdir()
+    (tmp_path / "model/empty").symlink_to("/tmp")
+    answer = take(tmp_path, tmp_path, [*model_rows(), empty])
+    assert answer["error"]["message"] == f"{tmp_path}/model/empty is a link"
+    staged(tmp_path, do="remove")
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["empty"]
