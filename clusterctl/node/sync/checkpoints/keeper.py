@@ -46,7 +46,7 @@ from .io_class import IDLE, set_io_class
 from .manifests import pack_part
 from .mirror import Mirror, make_mirror_folder
 from .scanning import Found, Scanner, Stamps, UnusableError, read_match
-from .transfers import CancelledError, Restoring, Transfer, mirror_part, parts_needed
+from .transfers import CancelledError, Restoring, Transfer, mirror_part, parts_needed, remove_parts
 
 if TYPE_CHECKING:
     from ....protocol.messages.contents import Offer
@@ -168,6 +168,7 @@ class Keeper:
 
     def _begin(self) -> None:
         self._claim_folder()
+        remove_parts(self._scanner.folder)
         self._scanner.begin()
         self.send(KeeperReport(event="begun", attempt=self._attempt))
 

@@ -13,6 +13,7 @@ from ...runtime.stream import VerbError
 from ..files_by_hash import Destination
 from ..hashing import CHUNK, Sha
 from ..removal import ignore_step, remove_quietly
+from ..staging.parts import find_parts, open_part, part_path
 from ..staging.room import show_amount
 from ..store import Store
 from ..transfer import content_sizes, receive
@@ -241,6 +242,16 @@ class Restoring:
             remove_quietly(self._mirror.store.path(sha))
         finally:
             os.close(source)
+
+
+def remove_parts(folder: bytes) -> None:
+    """Remove what restores that were given up have left, for the next one to continue: there is none any more."""
+    for sha in find_parts(os.fsdecode(folder)):
+        path = part_path(os.fsdecode(folder), sha)
+        descriptor = open_part(path, make=False)
+        if descriptor >= 0:
+            os.unlink(path)
+            os.close(descriptor)
 
 
 def parts_needed(seal: Seal, node_rank: int, needs: str) -> List[Part]:

@@ -259,6 +259,16 @@ def test_each_node_has_its_own_file_of_one_name(nodes: list[NodeKeeper], tmp_pat
         assert len(spare.read("step-1")) == files
 
 
+def test_what_a_restore_left_that_was_killed(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """It is gone when the ranks begin, and other files are not touched."""
+    nodes.append(node := NodeKeeper(tmp_path, 0))
+    (node.folder / f".clusterctl-part-{'ab' * 32}").write_bytes(b"half")
+    node.folder.joinpath(f".clusterctl-part-{'ab' * 32}").chmod(0o600)
+    (node.folder / ".hidden").touch()
+    node.begin()
+    assert [path.name for path in node.folder.iterdir()] == [".hidden"]
+
+
 def test_older_copies_go(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """With `keep: 1` those of the newest safe checkpoint stay; the files of the script stay in any case."""
     ring = start(nodes, tmp_path, 2, keep=1)
