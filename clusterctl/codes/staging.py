@@ -87,7 +87,7 @@ ENTRIES: Mapping[str, Entry] = {
                 "try again; if it is the same again, do not use this mirror, or correct `sha256`",
             ),
             "node": Case(
-                "{node} lists for {source} what it may not: {problem}", "check the node: `clusterctl check`"
+                "it lists for {source} what that cannot have: {problem}", "check the node: `clusterctl check`"
             ),
         },
     ),

@@ -22,8 +22,9 @@ from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, RelayPlan, plan_relay
+from clusterctl.plans.sync.listed_files import MAX_NAMES, FileSource, RelayPlan, plan_relay, stays_inside
 from clusterctl.plans.sync.manifest import MAX_NAMED_FILES, Manifest
+from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
@@ -67,6 +68,25 @@ class RemoteSource:
         if self.kind == "url":
             return self.path.partition("?")[0]
         return f"{self.kind}://{self.path}" + (f"@{self.revision}" if self.revision else "")
+
+    @property
+    def cache_name(self) -> str:
+        """Return the directory that a repository has in the cache of its library (node/sync/remote/placement.py)."""
+        repo_type, _, rest = self.path.partition("/")
+        has_type = repo_type in ("datasets", "spaces") and rest
+        parts = [repo_type, *rest.split("/")] if has_type else ["models", *self.path.split("/")]
+        return "--".join(parts if self.kind == "hf" else parts[1:])
+
+    def can_have(self, entry: TreeEntry) -> bool:
+        """Return whether a node may list this: else one node could place any file on all others."""
+        if self.kind == "url":
+            is_right = self.sha256 in ("", entry.content)
+            return entry.kind == "file" and entry.path == self.name and is_right
+        if self.layout == "directory":
+            return entry.kind == "file"
+        top, _, rest = entry.path.partition("/")
+        inside = entry.kind == "file" or (entry.kind == "link" and stays_inside(rest, entry.content))
+        return top == self.cache_name and bool(rest) and inside
 
     def request(
         self, node: Node, do: Literal["inspect", "list", "get"], offer: Offer | None
@@ -183,8 +203,9 @@ class Download(NodeFiles):
             self._plan = plan_relay(listing.entries)
         except ValueError as error:
             raise protocol_error(self.node, str(error)) from error
-        if self._plan.left_out:
-            facts = {"node": self.node, "source": self._source.text, "problem": self._plan.left_out[0]}
+        foreign = [entry.path for entry in self.manifest.entries if not self._source.can_have(entry)]
+        if refused := [*self._plan.left_out, *foreign]:
+            facts = {"node": self.node, "source": self._source.text, "problem": refused[0]}
             raise NodeError("CC-STAGE-015", "node", **facts)
 
     @property
@@ -196,12 +217,11 @@ class Download(NodeFiles):
     def into(self) -> tuple[str, str, bool]:
         """Return what other nodes take it into: a directory, and the name that all of it has there, if it has one."""
         cache = {"hf": "hub", "ms": "datasets" if self._source.path.startswith("datasets/") else "models"}
-        names = {entry.path.split("/")[0] for entry in self.manifest.entries}
         to = self._source.to or default_cache(self._source.kind, self._source.variables)
         if self._source.kind == "url":
             return to, self._source.name, True
         if self._source.layout == "cache":
-            return f"{to.rstrip('/')}/{cache[self._source.kind]}", min(names), True
+            return f"{to.rstrip('/')}/{cache[self._source.kind]}", self._source.cache_name, True
         return to, "", True
 
     @property

@@ -103,7 +103,7 @@ class Provider:
     def close(self) -> None:
         """Listen no more, and disconnect the receivers: what they wait for may never come."""
         self._loop.stop()
-        self._sizes = {}  # whoever comes now gets nothing
+        self._sizes = {}  # a receiver that comes now gets nothing
         for receiver in (self._socket, *self._receivers):  # threads wait for them
             with suppress(OSError):
                 receiver.shutdown(socket.SHUT_RDWR)
