@@ -184,15 +184,11 @@ def newest_safe(status: dict[str, Any]) -> int:
 
 
 def kill_rank(lab: Lab, name: str, run: str) -> None:
-    """Send SIGKILL to a rank of a node."""
+    """Send SIGKILL to the rank of a node."""
     node = next(node for node in lab.nodes if node.name == name)
-    ranks = [
-        process
-        for process in node.list_processes()
-        if process.run_id == run and "train.py" in process.command
-    ]
-    for process in ranks[-1:]:
-        node.run(["kill", "-KILL", str(process.pid)])
+    state = json.loads(node.run(["sh", "-c", f"cat ~/.clusterctl/runs/{run}/*/state.json"]).stdout)
+    for rank in state["ranks"].values():
+        node.run(["kill", "-KILL", str(rank["pid"])])
 
 
 def wait_for_step(lab: Lab, run: str, attempt: int) -> bool:
