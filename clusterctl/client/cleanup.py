@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fabric import Connection, task
 
 from clusterctl.client.rpc import tasks
-from clusterctl.client.rpc.session import Interpreter, ReplyReader, Session, SessionLimits
+from clusterctl.client.rpc.session import MAX_ANSWER_TIME, Interpreter, ReplyReader, Session, SessionLimits
 from clusterctl.client.rpc.tasks import ANSWER_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.node_texts import translate_node_text
@@ -166,12 +166,12 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
     request: OrphansRequest = {"workdir": node.workdir, "node": node.name, "end": to_end}
     limits = SessionLimits(silence=SILENCE_LIMIT)
     with Session(c, "orphans", request, interpreter, limits=limits) as session:
-        return _receive_answer(session, key)
+        return _receive_answer(session, key, WORK_LIMIT)
 
 
-def _receive_answer(session: Session, key: str) -> Untrusted:
+def _receive_answer(session: Session, key: str, limit: float) -> Untrusted:
     """Receive the first frame with a key; the beats before it have none, and do not go on for ever."""
-    deadline = time.monotonic() + WORK_LIMIT
+    deadline = time.monotonic() + limit
     while (frame := session.receive(min(ANSWER_LIMIT, deadline - time.monotonic()))) is not None:
         if key in frame[0]:
             return frame[0]
@@ -201,7 +201,7 @@ def query_staged(
         "verify": bool(verified),
     }
     with Session(c, "staged", request, interpreter) as session:
-        return parse_staged(_receive_answer(session, "staged"))
+        return parse_staged(_receive_answer(session, "staged", MAX_ANSWER_TIME))
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -218,7 +218,7 @@ def remove_staged(
         "verify": False,
     }
     with Session(c, "staged", request, interpreter) as session:
-        return _parse_removal(_receive_answer(session, "removed").record("removed"))
+        return _parse_removal(_receive_answer(session, "removed", MAX_ANSWER_TIME).record("removed"))
 
 
 NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named

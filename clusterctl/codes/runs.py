@@ -607,7 +607,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-COPY-003": Entry(
         "error",
         "the destination of a copy is not a directory, or a directory has the name of a file",
-        do="Create the directory, or write a `/` at the end of the destination: it is created then; instead of a link name what it leads to",
+        do="Remove what is in the way, or instead of a link name what it leads to (`HF_HOME` or `to:` for a model); a missing directory is created if the destination ends in `/`",
         cases={
             "here": Case("{path} is not a directory", "give a directory as destination"),
             "parent": Case(
@@ -616,8 +616,8 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "reported": Case(
                 Same("{message}"),
-                "create the directory on the node, or write a / at the end of the destination: it is created then; "
-                "instead of a link name what it leads to",
+                "if it is in the way, remove it on the node, or instead of a link name what it leads to (`HF_HOME` or `to:` for "
+                "a model); a missing directory is created if the destination ends in /",
             ),
         },
     ),

@@ -122,10 +122,9 @@ def _show_unused(
 def show_removed(removed: Mapping[str, RemovalReport]) -> None:
     """Print what went, and on stderr what could not."""
     for name, removal in removed.items():
-        counts = [
-            trn("{n} run", "{n} runs", removal.runs),
-            trn("{n} file", "{n} files", removal.contents),
-        ]
+        counts = [trn("{n} file", "{n} files", removal.contents)]
+        if removal.runs:
+            counts.insert(0, trn("{n} run", "{n} runs", removal.runs))
         if removal.environments:
             counts.append(trn("{n} environment", "{n} environments", removal.environments))
         print_line(

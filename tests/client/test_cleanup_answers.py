@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from clusterctl.client.rpc import session
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodeError
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.parse import parse_inventory
 
 
 class Told:
@@ -68,7 +70,7 @@ def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")
 
 
-def test_beats_without_end_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beats_without_end_are_no_answer() -> None:
     """A beat every few seconds would hold `ps --orphans` for ever; the session judges the time that is left."""
 
     class Beats(Told):
@@ -79,6 +81,18 @@ def test_beats_without_end_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> Non
                 raise TimeoutError
             return (Untrusted({"beat": 1}), b"") if time.monotonic() < self.began + HANG else None
 
-    monkeypatch.setattr(cleanup, "WORK_LIMIT", 0.05)
     with pytest.raises(TimeoutError):
-        cleanup._receive_answer(cast(Session, Beats({})), "orphans")
+        cleanup._receive_answer(cast(Session, Beats({})), "orphans", 0.05)
+
+
+def test_a_large_removal_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that makes progress is waited for, longer than for processes to end."""
+    monkeypatch.setattr(cleanup, "WORK_LIMIT", 0.0)
+    node = Told({})
+    beats = [Untrusted({"beat": 1, "steps": step}) for step in range(3)]
+    frames = iter([*beats, Untrusted({"removed": {"contents": 7}})])
+    node.receive = lambda _: (next(frames), b"")  # type: ignore[method-assign]  # several frames
+    monkeypatch.setattr(cleanup, "Session", lambda *_, **__: nullcontext(node))
+    (gpu01,) = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-").nodes
+    report = cleanup.remove_staged.body(None, gpu01, None, ())
+    assert report.contents == 7

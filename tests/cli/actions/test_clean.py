@@ -182,6 +182,7 @@ def test_staged_content(
     assert "gpu01: /data/corpus  3.2 GB, from ./corpus" in shown.out
     assert "gpu01: 3.2 GB staged in all" in shown.out
     assert ("gpu01: removed" in shown.out) == (not dry_run)
+    assert " run" not in shown.out
     assert ("NOT removed: /data/corpus: in use" in shown.err) == (code == 5)
 
 

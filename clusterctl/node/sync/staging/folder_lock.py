@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Callable, Iterator, List, Tuple, Union
 
 from ...runtime.heartbeat import Heartbeat
-from ...state.workdir import open_workdir
+from ...state.workdir import open_workdir, workdir_id
 from .target_lock import MAX_BY, POLL_INTERVAL, UNSUPPORTED, hold_target
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def hold_staged(
         yield
         return
     by, workdir = f"{staged['by']} ({request['node']})", open_workdir(request["workdir"])
+    workdir_id(workdir)  # makes the mark without which `clean` removes nothing
     folder, name = os.fsdecode(root), os.path.basename(path)
     with hold_target(workdir, path, by, on_wait), hold_in_folder(folder, name, by, on_wait, is_lacking):
         yield

@@ -21,6 +21,8 @@ from staging import (
 )
 from waiting import wait_until
 
+from clusterctl.node.verbs.clean import open_existing_workdir
+
 
 def test_what_is_staged_is_recorded_and_replaces_other_content(tmp_path: Path) -> None:
     """One record for a path, also where it is staged again; files that are there besides stay."""
@@ -231,3 +233,9 @@ def test_a_revision_in_the_place_of_another(tmp_path: Path) -> None:
     assert [(one["revision"], one["bytes"]) for one in staged(tmp_path)] == [("b", 6)]
     assert staged(tmp_path, do="remove")["contents"] == 1
     assert not (tmp_path / "model").exists()
+
+
+def test_clean_works_after_a_stage_alone(tmp_path: Path) -> None:
+    """The work directory has its mark, though no run was ever there."""
+    take(tmp_path, tmp_path)
+    assert open_existing_workdir(str(tmp_path / "work")) == str(tmp_path / "work")
