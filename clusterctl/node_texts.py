@@ -323,6 +323,7 @@ TEMPLATES = (
     to_translate("the server cannot be reached: {why}"),
     to_translate("{name} does not send what it should: {why}"),
     to_translate("the server sends another part of a file than was requested"),
+    to_translate("the server sends a file only with Content-Encoding: {encoding}"),
     to_translate("{name}: the hub lists {count} files"),
     to_translate("{name} is not the address of a hub"),
     to_translate("{name}: the hub does not report its commit"),

@@ -477,6 +477,30 @@ def test_a_file_of_a_web_server(node: Node, hub: Hub, known: bool) -> None:
     assert not [path for path in node.workdir.rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
 
 
+def test_versions_of_a_file_are_not_mixed(node: Node, hub: Hub) -> None:
+    """It is another one after the connection was cut: what came of the first does not stay, though it has no hash."""
+    later, requests = MODEL[::-1], []
+
+    def change(path: str, content: bytes) -> bytes:
+        requests.append(path)
+        if len(requests) == 2:  # after the one for its size
+            hub.cut_after, hub.plain[path] = 200_000, later
+        return content
+
+    hub.no_ranges, hub.change_content = True, change
+    hub.plain["/data.tar"] = MODEL
+    node.download(kind="url", path=f"{hub.url}/data.tar", name="data.tar", layout="directory")
+    assert node.tree() == {"data.tar": later}
+
+
+def test_a_model_of_modelscope_that_changed_is_seen(node: Node, hub: Hub) -> None:
+    """Its revisions are names: the list is requested each time."""
+    node.download(kind="ms")
+    hub.repositories["models/org/name"] = Repository({**FILES, "config.json": b"new"})
+    node.download(kind="ms")
+    assert (node.to / "models/org--name/snapshots/master/config.json").read_bytes() == b"new"
+
+
 def test_a_file_with_another_hash_is_refused(node: Node, hub: Hub) -> None:
     """What the user wrote counts."""
     hub.plain["/data.tar"] = MODEL

@@ -346,7 +346,8 @@ class Downloader(GivenFiles):
                 "CC-STAGE-015",
                 f"{part.content.name}: the server sends {body.total} bytes, and {part.size} were listed",
             )
-        if body.begin == 0 and body.end is None and part.in_segments:
+        is_other = body.stamp != part.stamp and not part.content.key
+        if part.in_segments and (is_other or (body.begin == 0 and body.end is None)):
             raise VerbError("CC-STAGE-015", f"{part.content.name} changed while it was downloaded")
 
     def _open_others(self, part: Part, body: Body) -> None:
@@ -361,6 +362,10 @@ class Downloader(GivenFiles):
         with self._changed:
             part.in_segments = False
             self._changed.notify_all()
+        if part.position and body.stamp != part.stamp and not part.content.key:
+            with part.lock:
+                part.restart()  # another version, which a hash would show, and it has none
+        part.stamp = body.stamp
         at, limit = 0, part.size if part.size >= 0 else MAX_UNKNOWN
         for piece in self._http.read(body):
             if at + len(piece) > limit:

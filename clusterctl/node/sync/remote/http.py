@@ -13,7 +13,8 @@ import time
 from contextlib import closing
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener, getproxies
@@ -23,6 +24,7 @@ from ...runtime.stream import VerbError
 
 CONNECT_LIMIT = 5.0  # seconds
 SILENCE_LIMIT = 30.0  # seconds without a byte
+HEADERS_LIMIT = 60.0  # seconds from a request to the end of the headers, with all redirects
 MIN_RATE = 5000  # bytes a second, beyond a minute
 GRACE = 60.0  # seconds
 ATTEMPTS = 5  # without anything new
@@ -161,8 +163,26 @@ class Http:
         request = Request(url, headers={"User-Agent": "clusterctl", "Accept-Encoding": "identity", **headers})
         if self._token and urlsplit(url).netloc == self.token_host:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
-        response: HTTPResponse = self._opener.open(request, timeout=SILENCE_LIMIT)
+        opened: SimpleQueue[Union[HTTPResponse, BaseException]] = SimpleQueue()
+        threading.Thread(target=self._send, args=(request, opened), daemon=True).start()
+        try:
+            response = opened.get(timeout=HEADERS_LIMIT)
+        except Empty:
+            raise TimeoutError("its headers do not end") from None
+        if isinstance(response, BaseException):
+            raise response
+        encoding = response.headers.get("Content-Encoding", "identity").lower()[:MAX_REASON]
+        if encoding != "identity":
+            response.close()
+            raise VerbError("CC-STAGE-015", f"the server sends a file only with Content-Encoding: {encoding}")
         return response
+
+    def _send(self, request: Request, opened: SimpleQueue[Union[HTTPResponse, BaseException]]) -> None:
+        """Send a request and receive the headers of its answer, which may come a byte at a time."""
+        try:
+            opened.put(self._opener.open(request, timeout=SILENCE_LIMIT))
+        except BaseException as error:  # the thread that waits raises it
+            opened.put(error)
 
     def _read(self, response: HTTPResponse, most: Optional[int]) -> Iterator[bytes]:
         """Yield what comes, at most so many bytes; OSError if it comes too slowly."""

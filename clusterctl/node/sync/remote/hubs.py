@@ -41,6 +41,7 @@ class Source:
     kind = ""
     endpoint = ""
     fixed = False  # the revision cannot change: it is a commit
+    moves = False  # what `resolve` returns may be other files by now
 
     def __init__(self, http: Http, path: str, revision: str) -> None:
         self.http, self.path, self.revision = http, path, revision
@@ -144,6 +145,8 @@ class ModelScope(Source):
         super().__init__(http, path, revision)
         self.endpoint = endpoint
         http.token_host = urlsplit(endpoint).netloc
+        self.fixed = bool(COMMIT.match(revision))
+        self.moves = not self.fixed
         is_dataset = path.startswith("datasets/")
         self.repo_type, self.repo = ("datasets" if is_dataset else "models"), path[9 * is_dataset :]
         self._api = f"{endpoint}/api/v1/{self.repo_type}/{quote(self.repo)}/repo"

@@ -156,7 +156,7 @@ class Download:
         """Return the commit and its files."""
         commit = self.source.resolve()
         remembered, files = read_list(self._request, self.source)
-        if not files or remembered != commit or not commit:
+        if not files or remembered != commit or not commit or self.source.moves:
             files = self.source.list_files(commit)
         return commit, files
 
