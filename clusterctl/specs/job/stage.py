@@ -33,6 +33,8 @@ _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _URL = re.compile(
     r"https?://[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?/[\x21-\x7e]+|https?://\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?/[\x21-\x7e]+"
 )
+_PORT = re.compile(r"https?://[^/]*:([0-9]{1,5})/")
+MAX_PORT = 65535
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -83,7 +85,8 @@ def _parse_remote(scheme: str, text: str) -> StageSource:
     if scheme not in ("https", "http"):
         raise InvalidValueError("CC-SPEC-037", "scheme", text=quoted(f"{scheme}://"))
     source = StageSource("url", text)
-    if not _URL.fullmatch(text) or source.name in ("", ".", ".."):
+    port = _PORT.match(text)
+    if not _URL.fullmatch(text) or source.name in ("", ".", "..") or (port and int(port[1]) > MAX_PORT):
         raise InvalidValueError("CC-SPEC-037", "url", text=quoted(text))
     return source
 

@@ -477,6 +477,24 @@ def test_a_file_of_a_web_server(node: Node, hub: Hub, known: bool) -> None:
     assert not [path for path in node.workdir.rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
 
 
+def test_a_part_that_cannot_be_continued_is_removed(node: Node, hub: Hub) -> None:
+    """Without a hash nothing shows whether it is of the same file."""
+    hub.plain["/data.tar"] = MODEL
+    requests: list[int] = []
+
+    def stop(path: str, content: bytes) -> bytes:
+        requests.append(len(path))
+        if len(requests) > 1:  # after the one for its size
+            hub.plain.pop(path, None)
+            hub.cut_after = 2_000_000
+        return content
+
+    hub.no_ranges, hub.change_content = True, stop
+    with pytest.raises(NodeError, match="HTTP 404"):
+        node.download(kind="url", path=f"{hub.url}/data.tar", name="data.tar", layout="directory")
+    assert not list(node.to.iterdir())
+
+
 def test_versions_of_a_file_are_not_mixed(node: Node, hub: Hub) -> None:
     """It is another one after the connection was cut: what came of the first does not stay, though it has no hash."""
     later, requests = MODEL[::-1], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clusterctl.errors import InvalidValueError
 from clusterctl.specs.job.parse import parse_job
 from clusterctl.specs.job.stage import Stage, StageSource, parse_stage_source
 
@@ -23,6 +24,15 @@ from clusterctl.specs.job.stage import Stage, StageSource, parse_stage_source
 def test_a_source(text: str, source: StageSource) -> None:
     """Each form is told from the others, with its revision."""
     assert parse_stage_source(text) == source
+
+
+@pytest.mark.parametrize("url", ["https://host:65536/f", "http://[::1]:99999/f"])
+def test_a_port_that_none_can_have_is_refused(url: str) -> None:
+    """Before anything connects."""
+    with pytest.raises(InvalidValueError) as caught:
+        parse_stage_source(url)
+    assert "is not the URL of a file" in str(caught.value)
+    assert parse_stage_source("https://[::1]:65535/f").name == "f"
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,10 @@ class Part:
         return 0 <= self.size <= self.position
 
     def close(self) -> None:
-        """Close the file; what has come stays for the next time."""
+        """Close the file; what has come stays for the next time, if its hash shows then that it is the same."""
         with self.lock:
-            if self.descriptor >= 0 and not self.position and not self.content.whole:
+            useless = not self.position or not self.content.key
+            if self.descriptor >= 0 and useless and not self.content.whole:
                 remove_quietly(os.fsdecode(self.path))
             self.close_file()
 
