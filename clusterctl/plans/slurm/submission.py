@@ -273,9 +273,11 @@ def plan_check(
     setup: SetupQuery | None,
 ) -> CheckPart:
     """Plan the check inside the allocation; `siblings` are names beside the job's script."""
+    if job is not None:  # what a check does not look at need not travel, nor what may be secret in a URL
+        stage = tuple(replace(entry, source=entry.label) for entry in job.stage)
+        job = replace(job, on_end=None, notify=(), secrets=(), stage=stage)
     return {
-        # what a check does not look at need not travel
-        "job": to_plain(replace(job, on_end=None, notify=(), secrets=()) if job else None),
+        "job": to_plain(job),
         "login": to_plain(replace(login, ssh=Ssh(), allocation=None)),
         "waive": to_plain(tuple(waivers)),
         "siblings": list(siblings),

@@ -285,3 +285,11 @@ def test_a_template_has_no_secret_and_holes_for_what_a_node_knows() -> None:
     )
     assert "restart" not in spec and "roster" not in spec
     assert "nodes" not in spec and "node_ports" not in spec  # names of nodes that are none
+
+
+def test_a_check_does_not_get_what_may_be_secret_in_a_url() -> None:
+    """It is in a file of the shared directory as long as the run is kept."""
+    text = "name: j\nscript: a.py\nstage:\n- from: https://host/f.tar?signature=hidden\n"
+    check = plan_check(parse_job(text, "job.yaml"), make_inventory().nodes[0], (), (), "clusterctl", None)
+    assert "https://host/f.tar" in json.dumps(check)
+    assert "hidden" not in json.dumps(check)
