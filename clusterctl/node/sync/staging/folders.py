@@ -49,6 +49,7 @@ def open_folder(name: bytes, parent: int, path: bytes) -> int:
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             shown = path.decode("utf-8", "replace")
-            problem = "is a link" if link_target(name, parent) else "is not a directory"
-            raise VerbError("CC-COPY-003", f"{shown} {problem}") from None
+            if link_target(name, parent):
+                raise VerbError("CC-COPY-003", f"{shown} is a link") from None
+            raise VerbError("CC-COPY-003", f"{shown} is not a directory") from None
         raise
