@@ -77,6 +77,7 @@ class Keeper:
         self._work: queue.Queue[Job] = queue.Queue()
         self._attempt, self._node_rank = 0, NodeRank(-1)
         self._turn = 0  # what was begun in an earlier one is given up
+        self._turning = threading.Lock()  # a `begin` that takes long must not undo the `pause` behind it
         self._claim: Optional[int] = None
         self._reported_claim = False
         self._unwanted: Dict[str, int] = {}  # generations that need not be hashed, with their attempts
@@ -129,7 +130,8 @@ class Keeper:
     def _on_begin(self, order: KeeperOrder) -> None:
         self._turn += 1
         self._attempt, self._node_rank = order.attempt, NodeRank(order.node_rank)
-        self._scans.put(self._begin if order.node_rank >= 0 else self._scanner.paused.set)
+        begin = partial(self._begin, order.attempt, self._turn)
+        self._scans.put(begin if order.node_rank >= 0 else self._scanner.paused.set)
 
     def _on_collect(self, order: KeeperOrder) -> None:
         if order.attempt == self._attempt:
@@ -138,8 +140,9 @@ class Keeper:
             self._scans.put(partial(self._scanner.collect, order.name, order.identity, is_first=is_first))
 
     def _on_pause(self, _: KeeperOrder) -> None:
-        self._turn += 1
-        self._scanner.paused.set()
+        with self._turning:
+            self._turn += 1
+            self._scanner.paused.set()
 
     def _on_conclude(self, order: KeeperOrder) -> None:
         self._on_pause(order)
@@ -166,11 +169,15 @@ class Keeper:
             else:
                 self._guard(job)
 
-    def _begin(self) -> None:
-        self._claim_folder()
-        remove_parts(self._scanner.folder)
-        self._scanner.begin()
-        self.send(KeeperReport(event="begun", attempt=self._attempt))
+    def _begin(self, attempt: int, turn: int) -> None:
+        if turn == self._turn:
+            self._claim_folder()
+            remove_parts(self._scanner.folder)
+            self._scanner.begin()
+        with self._turning:
+            if turn == self._turn:
+                self._scanner.paused.clear()
+        self.send(KeeperReport(event="begun", attempt=attempt))
 
     def _claim_folder(self) -> None:
         """Claim the directory of the checkpoints, once it is there."""
@@ -288,7 +295,13 @@ class Keeper:
             raise ChangedError("its files changed while they were read")
         return row._replace(content=sha)
 
+    def _check_name(self, seal: Seal) -> None:
+        """Raise VerbError where a seal names anything but a checkpoint: other files must not be replaced."""
+        if not self._scanner.is_match(seal.name):
+            raise VerbError("CC-CKPT-013", f"{seal.name!r} is no checkpoint of the pattern")
+
     def _add_seal(self, seal: Seal) -> None:
+        self._check_name(seal)
         self._mirror.add_seal(seal)
         if seal.shared:
             self._shared[seal.number] = self._read_shared(seal)
@@ -345,6 +358,7 @@ class Keeper:
         seal, began = restore.seal, time.monotonic()
         report = KeeperReport(event="restored", attempt=order.attempt, name=seal.name, serial=order.serial)
         try:
+            self._check_name(seal)
             self._mirror.add_seal(seal)
             transfer = Transfer(self._settings.token, lambda: turn != self._turn, None)
             restoring = Restoring(self._mirror, transfer, self._scanner.folder, self._settings.complete)

@@ -94,10 +94,9 @@ class Scanner:
         self._has_written = False
 
     def begin(self) -> None:
-        """Begin an attempt: nothing that is there now counts."""
+        """Begin an attempt: nothing that is there now counts; who calls this clears `paused`."""
         self._matches, self._marked, self._collections, self._has_written = {}, {}, {}, False
         self._baseline = {name: stamps for name, stamps, _ in self._walk(set())}
-        self.paused.clear()
 
     def collect(self, name: str, identity: str, *, is_first: bool) -> None:
         """Find a generation, at the next looks; one that is asked for later takes the place of an earlier one."""
@@ -133,7 +132,7 @@ class Scanner:
         budget = MAX_FILES
         for entry in list_entries(self.folder):
             name = decode_name(entry.name)
-            if self._is_match(name):
+            if self.is_match(name):
                 try:
                     stamps, top = read_match(self.folder, name, budget)
                 except UnusableError as error:
@@ -144,7 +143,10 @@ class Scanner:
                     budget -= len(stamps)
                     yield name, stamps, top
 
-    def _is_match(self, name: str) -> bool:
+    def is_match(self, name: str) -> bool:
+        """Return whether a name is one component of a path that the pattern means."""
+        if name in ("", ".", "..") or {"/", "\0"} & set(name):
+            return False
         is_hidden = name.startswith(".") and not self._pattern.startswith(".")
         return not is_hidden and not name.startswith(OWN_PREFIX) and fnmatch.fnmatchcase(name, self._pattern)
 

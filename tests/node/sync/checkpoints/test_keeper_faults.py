@@ -334,3 +334,38 @@ def test_a_hostile_manifest(
         assert list(node.folder.iterdir()) == []
     assert not list(tmp_path.rglob("evil"))
     node.begin()
+
+
+@pytest.mark.parametrize("name", ["results.csv", "..", "step-1/../../out", ".step-1"])
+def test_a_seal_of_something_else(nodes: list[NodeKeeper], tmp_path: Path, name: str) -> None:
+    """What the pattern does not mean is neither noted down nor replaced."""
+    row = [name, "file", 0o644, hashlib.sha256(b"evil").hexdigest(), 4]
+    restore, provider = give_manifest(tmp_path / "hostile", [row], {})
+    restore = restore.replace(seal=restore.seal.replace(name=name))
+    nodes.append(node := NodeKeeper(tmp_path, 0))
+    (node.folder / "results.csv").write_bytes(b"precious")
+    try:
+        restored = node.restore(restore)
+    finally:
+        provider.close()
+    assert (restored.code, restored.path) == ("CC-CKPT-013", "")
+    node.order("seal", seal=restore.seal)
+    assert node.conclude().held == ()
+    assert (node.folder / "results.csv").read_bytes() == b"precious"
+
+
+def test_a_pause_while_an_attempt_still_begins(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """What dying ranks write after it has not settled, however long the first look takes."""
+    nodes.append(node := NodeKeeper(tmp_path, 0))
+    for number in range(2000):
+        (node.folder / f"step-old{number}").touch()
+    node.order("begin", attempt=1, node_rank=0)
+    node.order("pause")
+    assert node.wait("begun").attempt == 1
+    node.write("step-2", half=b"2")
+    node.order("conclude", attempt=1, serial=1)
+    node.wait("kept")
+    node.begin(2)
+    node.write("step-3", whole=b"3")
+    assert node.wait("marked").name == "step-3"
+    assert [report.name for report in node.seen if report.event == "marked"] == ["step-3"]
