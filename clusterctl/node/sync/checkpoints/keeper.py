@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 NICE = 19
 LOOK_SHARE = 20  # a look that takes long is followed by a pause so many times as long
-EXTRA_SEALS = 2  # beside those that are kept, in `kept`
 
 Job = Callable[[], None]
 
@@ -305,6 +304,7 @@ class Keeper:
         self._mirror.add_seal(seal)
         if seal.shared:
             self._shared[seal.number] = self._read_shared(seal)
+        self._mirror.prune(self._settings.keep)
 
     def _read_shared(self, seal: Seal) -> Optional[Stamps]:
         try:
@@ -331,12 +331,12 @@ class Keeper:
     def _prune(self, order: KeeperOrder) -> None:
         seal = self._mirror.find_seal(order.name, order.attempt)
         if seal is not None and not order.lost:
-            self._mirror.safe.add(seal.number)
+            self._mirror.add_safe(seal.number)
             self._mirror.prune(self._settings.keep)
 
     def _conclude(self, order: KeeperOrder) -> None:
         """Report what is here of sealed generations, after all that was begun."""
-        held = tuple(map(self._with_shared, self._mirror.held(self._settings.keep + EXTRA_SEALS)))
+        held = tuple(map(self._with_shared, self._mirror.held(self._settings.keep)))
         self.send(
             KeeperReport(event="kept", attempt=order.attempt, held=held, port=self._port, serial=order.serial)
         )
@@ -360,6 +360,7 @@ class Keeper:
         try:
             self._check_name(seal)
             self._mirror.add_seal(seal)
+            self._mirror.restored = seal.number
             transfer = Transfer(self._settings.token, lambda: turn != self._turn, None)
             restoring = Restoring(self._mirror, transfer, self._scanner.folder, self._settings.complete)
             parts = [] if seal.shared else parts_needed(seal, order.node_rank, self._settings.needs)

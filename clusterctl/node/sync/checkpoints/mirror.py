@@ -22,8 +22,10 @@ from ..hashing import Path, Sha
 from ..removal import ignore_step, list_entries, remove_quietly
 from ..staging.remembered_hashes import RememberedHashes
 from ..store import Store
-from .folders import FOLDER, MIRRORS, SEALS
+from .folders import FOLDER, MIRRORS, SAFE, SEALS
 from .manifests import unpack_part
+
+MAX_OTHERS = 2  # generations that are kept although they are not safe: one is taken, one may become it
 
 
 def make_mirror_folder(rundir: str) -> str:
@@ -58,18 +60,30 @@ class Mirror:
         self.given = Given(self.store)
         self.sizes: Dict[Sha, int] = {}  # of all that is given
         self.seals: Dict[int, Seal] = {seal.number: seal for seal in read_seals(root)}
-        self.safe: Set[int] = set()
+        self.safe: Set[int] = {number for number in self.seals if os.path.exists(self._safe_path(number))}
+        self.restored = -1  # the seal that this attempt goes on from: others may not know that it is safe
         self._rows: Dict[Sha, List[TreeEntry]] = {}  # of manifests that are here
         self._unsealed: Set[Sha] = set()  # manifests
         make_private(os.path.join(root, SEALS))
         write_atomically(os.path.join(root, FOLDER), folder)
 
     def add_seal(self, seal: Seal) -> None:
-        """Write a seal down."""
+        """Write a seal down; another one of its number, of a hub that is lost, is no longer safe."""
+        if self.seals.get(seal.number, seal) != seal:
+            remove_quietly(self._safe_path(seal.number))
+            self.safe.discard(seal.number)
         content = json.dumps(record.to_json(seal)).encode("ascii")
         write_atomically(os.path.join(self.root, SEALS, str(seal.number)), content)
         self.seals[seal.number] = seal
         self._unsealed.difference_update(part.manifest for part in seal.parts)
+
+    def add_safe(self, number: int) -> None:
+        """Write down that a generation has its copies, for the next keeper here as well."""
+        write_atomically(self._safe_path(number), b"")
+        self.safe.add(number)
+
+    def _safe_path(self, number: int) -> str:
+        return os.path.join(self.root, SEALS, f"{number}{SAFE}")
 
     def find_seal(self, name: str, attempt: int) -> Optional[Seal]:
         """Return the newest seal of a generation."""
@@ -130,13 +144,20 @@ class Mirror:
             self.offer(files)
         return rows is not None and is_here
 
-    def held(self, most: int) -> Iterator[Held]:
-        """Yield the newest generations with what is here of them; of shared ones the keeper finds out."""
-        newest = sorted(self.seals.values(), key=lambda seal: -seal.number)
-        for seal in newest[: min(most, MAX_SEALS)]:
+    def held(self, keep: int) -> Iterator[Held]:
+        """Yield the generations that are kept with what is here of them; of shared ones the keeper finds out."""
+        for number in sorted(self._kept(keep), reverse=True)[:MAX_SEALS]:
+            seal = self.seals[number]
             parts = [] if seal.shared else [part for part in seal.parts if self.has_part(seal.name, part)]
             yield Held(seal=seal, parts=tuple(part.node_rank for part in parts))
         self.hashes.save()
+
+    def _kept(self, keep: int) -> Set[int]:
+        """Return the newest safe ones, and the newest others that are not older than all of them."""
+        safe = sorted(self.safe)[-keep:]
+        oldest = safe[0] if len(safe) == keep else -1
+        others = [number for number in sorted(self.seals.keys() - self.safe) if number > oldest]
+        return {*safe, *others[-MAX_OTHERS:], *({self.restored} & set(others))}
 
     def remember_mirrored(self, rows: List[TreeEntry]) -> None:
         """Offer contents that were mirrored just now, and remember that they are right."""
@@ -147,14 +168,18 @@ class Mirror:
         self.offer(rows)
 
     def prune(self, keep: int) -> None:
-        """Remove generations that are older than the newest safe ones."""
-        if len(self.safe) < keep:
-            return
-        oldest = sorted(self.safe)[-keep]
-        for number in [number for number in self.seals if number < oldest]:
+        """Remove the generations that are not kept any more."""
+        kept = self._kept(keep)
+        old = [number for number in self.seals if number not in kept]
+        for number in old:
+            remove_quietly(self._safe_path(number))
             remove_quietly(os.path.join(self.root, SEALS, str(number)))
             del self.seals[number]
-        self.safe = {number for number in self.safe if number >= oldest}
+        self.safe &= kept
+        if old:
+            self._remove_unneeded(self._needed())
+
+    def _needed(self) -> Set[Sha]:
         needed = set(self._unsealed)
         for seal in self.seals.values():
             for part in seal.parts:
@@ -162,7 +187,7 @@ class Mirror:
                 needed.update(row.content for row in self.rows(seal.name, part) or [])
         for manifest in self._unsealed & self._rows.keys():
             needed.update(row.content for row in self._rows[manifest])
-        self._remove_unneeded(needed)
+        return needed
 
     def _remove_unneeded(self, needed: Set[Sha]) -> None:
         for sha in [sha for sha in self.sizes if sha not in needed]:

@@ -369,3 +369,24 @@ def test_a_pause_while_an_attempt_still_begins(nodes: list[NodeKeeper], tmp_path
     node.write("step-3", whole=b"3")
     assert node.wait("marked").name == "step-3"
     assert [report.name for report in node.seen if report.event == "marked"] == ["step-3"]
+
+
+def test_checkpoints_that_never_become_safe(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Only the newest two stay beside the safe one, which a keeper that is started again reports too."""
+    ring = start(nodes, tmp_path, 2, keep=1)
+    ring.save("step-1")
+    for number in range(2, 7):
+        for node in nodes:
+            node.write(f"step-{number}", **{f"{node.node}.pt": b"%d" % number})
+        seal = ring.seal(f"step-{number}")
+        ring.order_take(seal, 0, 1)
+        assert nodes[1].wait("held").why == ""
+    expected = [("step-6", [0, 1]), ("step-5", [0, 1]), ("step-1", [0, 1])]
+    assert held_names(nodes[1].conclude()) == expected
+    assert not [path for path in contents(nodes[1]) if path.read_bytes() in (b"2", b"3", b"4")]
+    nodes[1].kill()
+    nodes.append(again := NodeKeeper(tmp_path, 1, keep=1))
+    assert held_names(again.conclude()) == expected
+    again.order("seal", seal=seal.replace(name="step-7", number=9))
+    again.order("seal", seal=seal.replace(name="step-8", number=10))
+    assert held_names(again.conclude(serial=2))[-1] == ("step-1", [0, 1])
