@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 PROVIDE_LIMIT = 1800.0  # seconds beyond the time for all contents, after which no node gets anything any more
 MAX_HELD = 8  # contents of which a receiver keeps a part for the next provider
-MAX_RECEIVERS = 4  # at once; who comes beyond that is turned away
 MAX_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
 MIN_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
 MIN_RELAY_RATE = 1e5  # bytes a second with which contents come to a provider: an uplink may be slow
@@ -79,6 +78,8 @@ class Provider:
 
     `coming` are those that this node still lacks, and gives as they arrive.
     """
+
+    most = 4  # receivers at once; who comes beyond that is turned away
 
     def __init__(self, store: Store, sizes: Dict[str, int], offer: Offer) -> None:
         self._store = store
@@ -125,7 +126,7 @@ class Provider:
         self._receivers.add(receiver)  # first: `close` finds it there, or has left nothing to send
         try:
             with receiver, suppress(OSError, ValueError, VerbError):  # the receiver reports its side
-                if len(self._receivers) <= MAX_RECEIVERS:
+                if len(self._receivers) <= self.most:
                     self._serve(receiver)
         finally:
             self._receivers.remove(receiver)

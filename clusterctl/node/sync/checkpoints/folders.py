@@ -3,7 +3,6 @@
 mirror/<run>/<slot>-<node>/
   folder                the directory that the job's pattern is in
   seals/<number>        Seal, as JSON
-  seals/<number>-safe   empty: it has its copies
   store/<aa>/<sha256>   manifests, and contents of files of other nodes
 """
 
@@ -14,7 +13,6 @@ import os
 from ....protocol.run_paths import WorkdirPaths
 
 MIRRORS, FOLDER, SEALS, STORE = "mirror", "folder", "seals", "store"
-SAFE = "-safe"
 
 
 def mirror_folder(workdir: str, folder: str) -> str:

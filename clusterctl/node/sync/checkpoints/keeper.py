@@ -57,6 +57,12 @@ LOOK_SHARE = 20  # a look that takes long is followed by a pause so many times a
 Job = Callable[[], None]
 
 
+class KeeperProvider(Provider):
+    """Gives to all nodes of a restart at once: one that is turned away would lose the checkpoint."""
+
+    most = 64
+
+
 class ChangedError(Exception):
     """A file is not any more as it was when it had settled."""
 
@@ -91,7 +97,7 @@ class Keeper:
             "ports": (ports[0], ports[1]) if len(ports) == 2 else None,
             "token": self._settings.token,
         }
-        self._port = Provider(self._mirror.given, self._mirror.sizes, offer).port
+        self._port = KeeperProvider(self._mirror.given, self._mirror.sizes, offer).port
         self.send(KeeperReport(event="listening", port=self._port))
         threading.Thread(target=self._serve_scans, daemon=True).start()
         threading.Thread(target=self._serve_work, daemon=True).start()

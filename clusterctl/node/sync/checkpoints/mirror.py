@@ -22,9 +22,10 @@ from ..hashing import Path, Sha
 from ..removal import ignore_step, list_entries, remove_quietly
 from ..staging.remembered_hashes import RememberedHashes
 from ..store import Store
-from .folders import FOLDER, MIRRORS, SAFE, SEALS
+from .folders import FOLDER, MIRRORS, SEALS
 from .manifests import unpack_part
 
+SAFE = "-safe"  # seals/<number>-safe, empty: that generation has its copies
 MAX_OTHERS = 2  # generations that are kept although they are not safe: one is taken, one may become it
 
 

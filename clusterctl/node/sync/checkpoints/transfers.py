@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from ....protocol.messages.contents import Source
 
 RETRY_DELAY = 1.0  # seconds between two rounds of all sources
-NO_DATA_LIMIT = (
-    30.0  # seconds without a byte after which no node gives it; the loss of a node is noticed earlier
-)
+NO_DATA_LIMIT = 240.0  # seconds without a byte, or an answer of all; less than a start waits (gang/limits.py)
 MAX_FAILURES = 2  # of a source that answers
 ANSWERED = (
     "it does not have all contents",
@@ -86,7 +84,8 @@ class Transfer:
     ) -> None:
         """Fetch what is missing, again and again as long as something comes; VerbError if nothing does.
 
-        A source that has answered that it lacks a content, or has sent another one, is not asked a third time.
+        A source that has answered that it lacks a content, or has sent another one, is not asked a third time. Only
+        if all have, the generation is at fault; one that is busy or unreachable may still have it.
         """
         due, problem = time.monotonic() + NO_DATA_LIMIT, "no node has it"
         failures = dict.fromkeys(sources, 0)
@@ -99,8 +98,10 @@ class Transfer:
                 failures[source] += any(map(problem.startswith, ANSWERED))
                 if not missing:
                     return
-            if time.monotonic() > due or min(failures.values(), default=MAX_FAILURES) >= MAX_FAILURES:
+            if min(failures.values(), default=MAX_FAILURES) >= MAX_FAILURES:
                 raise VerbError("CC-CKPT-013", f"no node gives the files: {problem}")
+            if time.monotonic() > due:
+                raise VerbError("CC-NET-030", f"no node gives the files: {problem}")
             time.sleep(RETRY_DELAY)
 
 

@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 from keepers import TOKEN, NodeKeeper, Ring, close_all, held_names, parts_held, restore_from
-from waiting import wait_until
+from waiting import HANG, wait_until
 
+from clusterctl.node.runtime.stream import VerbError
+from clusterctl.node.sync.checkpoints import transfers
+from clusterctl.node.sync.checkpoints.keeper import KeeperProvider
 from clusterctl.node.sync.store import Store
 from clusterctl.node.sync.transfer import Provider
 from clusterctl.protocol.messages.checkpoints import Address, Part, PartSources, Restore, Seal
@@ -390,3 +393,23 @@ def test_checkpoints_that_never_become_safe(nodes: list[NodeKeeper], tmp_path: P
     again.order("seal", seal=seal.replace(name="step-7", number=9))
     again.order("seal", seal=seal.replace(name="step-8", number=10))
     assert held_names(again.conclude(serial=2))[-1] == ("step-1", [0, 1])
+
+
+@pytest.mark.parametrize(("most", "code"), [(0, "CC-NET-030"), (1, "CC-CKPT-013")])
+def test_a_busy_source_says_nothing_about_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, code: str
+) -> None:
+    """One that turns others away is not one that lacks the files: the checkpoint is not given up for good."""
+    monkeypatch.setattr(transfers, "RETRY_DELAY", 0.0)
+    monkeypatch.setattr(transfers, "NO_DATA_LIMIT", 0.5 if not most else 2 * HANG)
+    monkeypatch.setattr(KeeperProvider, "most", most)
+    tmp_path.chmod(0o700)
+    store, sha = Store(str(tmp_path)), "cd" * 32
+    provider = KeeperProvider(store, {}, {"address": "127.0.0.1", "ports": None, "token": TOKEN})
+    transfer = transfers.Transfer(TOKEN, lambda: False, None)
+    try:
+        with pytest.raises(VerbError) as raised:
+            transfer.retry(store, {sha: 1}, {sha}, (Address(address="127.0.0.1", port=provider.port),))
+    finally:
+        provider.close()
+    assert raised.value.code == code
