@@ -132,7 +132,7 @@ def on_setup_made(run: Run) -> None:
 
 def on_restored(run: Run, report: KeeperReport) -> None:
     """Go on with `before`, which may read the checkpoint; abandon the start if this node cannot have its files."""
-    if not run.attempt.restoring:
+    if not run.attempt.restoring or report.serial != run.attempt.number:
         return
     run.change(restoring=False)
     if report.why:

@@ -81,7 +81,8 @@ class Keeper:
         self.send(KeeperOrder(do="begin", attempt=attempt, node_rank=node_rank))
 
     def pause(self) -> None:
-        """Take nothing as complete any more."""
+        """Take nothing as complete any more; nobody waits for a restore that was asked for before."""
+        self._open = {question: order for question, order in self._open.items() if order.do != "restore"}
         self.send(KeeperOrder(do="pause"))
 
     def restore(self, resume: Restore, attempt: int, node_rank: NodeRank) -> None:

@@ -28,7 +28,7 @@ SPEC: Any = {
     "before": {"time_limit": 60.0},
 }
 SEAL = Seal(name="step-300", number=3, nodes=2, parts=(Part(files=1, bytes=4 * 10**9, manifest="a" * 64),))
-RESTORED = KeeperReport(event="restored", name="step-300", files=7, bytes=90, seconds=2.04)
+RESTORED = KeeperReport(event="restored", name="step-300", files=7, bytes=90, seconds=2.04, serial=2)
 READY = {"torch": "2.9.0"}
 
 
@@ -113,7 +113,7 @@ def test_a_file_system_that_does_not_answer_holds_up_no_start() -> None:
 
 def test_a_node_that_cannot_have_the_files_abandons_the_start() -> None:
     """The reason and the code go to the gang; what runs is ended."""
-    why = KeeperReport(event="restored", name="step-300", code="CC-DISK-001", why="No space left on device")
+    why = RESTORED.replace(code="CC-DISK-001", why="No space left on device")
     state, calls = follow(called()[0], PORTS, GATE, partial(starting.on_restored, report=why))
     reason = "the checkpoint step-300 cannot be restored: No space left on device"
     facts = {"text": reason, "code": "CC-DISK-001"}
@@ -128,6 +128,14 @@ def test_a_stop_gives_a_restore_up() -> None:
     state, calls = follow(called()[0], PORTS, partial(ending.on_cancelled, reason="stopped by ann@laptop"))
     assert call.pause_checkpoints() in calls
     assert follow(state, PLACED) == (state, ())
+
+
+@pytest.mark.parametrize("why", ["", "no node gives the files"])
+def test_the_late_answer_to_an_earlier_attempt_releases_no_start(why: str) -> None:
+    """The files of this attempt may still be on their way."""
+    state = follow(called()[0], PORTS, GATE)[0]
+    late = RESTORED.replace(serial=1, why=why)
+    assert follow(state, partial(starting.on_restored, report=late)) == (state, ())
 
 
 def test_nothing_counts_as_complete_from_the_first_cause_of_an_end_on() -> None:

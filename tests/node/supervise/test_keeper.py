@@ -115,6 +115,15 @@ def test_what_an_ended_process_was_asked_is_answered_for_it(side: Side) -> None:
     assert (side.reports[-1].serial, side.reports[-1].why) == (9, "")
 
 
+def test_a_restore_that_was_given_up_is_not_answered(side: Side) -> None:
+    """Its answer would be taken for that of the next attempt, and its failure for that of the checkpoint."""
+    side.keeper.restore(Restore(seal=Seal(name="step-0", number=1)), 7, 0)
+    side.keeper.pause()
+    side.keeper.send(KeeperOrder(do="take", attempt=1, name="step-0", part=Part(node_rank=0)))
+    side.until(lambda: "held" in side.events())
+    assert "restored" not in side.events()
+
+
 def test_a_process_that_ends_again_and_again_is_given_up(side: Side) -> None:
     """A restore fails then, and everything else goes on without."""
     for number in range(MAX_STARTS):
