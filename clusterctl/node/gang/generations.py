@@ -10,6 +10,8 @@ A generation goes this way; `messages/checkpoints.py` has the words. Nothing her
 | collecting, copying | safe | every part has its copies, or all nodes see the same files |
 | copying, safe | lost | no node that is left has one of the parts |
 
+What a node marks again has changed since: it is collected again, and the seal before it serves until this is safe.
+
 Only what is sealed is ever restored, the newest first, by the number of its seal. A hub that came later knows the seals
 that the nodes report: what its own node has, or two others, counts.
 """
@@ -71,6 +73,7 @@ class Generation:
         self.key: Key = (name, attempt)
         self.nodes = nodes
         self.identity, self.first = identity, NodeRank(first)  # of the files where it was seen first
+        self.marked = {self.first}  # who has reported it; who does so again has changed it
         self.parts: Dict[NodeRank, Part] = {}
         self.sharing: Set[NodeRank] = set()  # that see the files of the first one
         self.seal: Optional[Seal] = None
@@ -91,6 +94,13 @@ class Generation:
         """Whether every node rank has answered; where all see the same files, the first one need not have."""
         ranks = set(map(NodeRank, range(self.nodes)))
         return self.is_shared or ranks == set(self.parts) | self.sharing
+
+    def is_changed_by(self, rank: NodeRank) -> bool:
+        """Take that a node has marked it: whether this was not the first time, or it had no files before."""
+        part = self.parts.get(rank)
+        is_changed = rank in self.marked or (part is not None and not part.files)
+        self.marked.add(rank)
+        return is_changed
 
     @property
     def is_shared(self) -> bool:
@@ -155,7 +165,7 @@ class Ledger:
         self._attempt = 0
         self._node_ranks: Mapping[Slot, NodeRank] = {}
         self._ring: Sequence[Slot] = ()
-        self._generations: Dict[Key, Generation] = {}
+        self._generations: List[Generation] = []
         self._current: Optional[Generation] = None
         self._waiting: Optional[Generation] = None
         self._addresses: Dict[Slot, Address] = {}
@@ -165,13 +175,17 @@ class Ledger:
     @property
     def states(self) -> List[CheckpointState]:
         """Describe the newest generations, the newest last."""
-        return [generation.describe() for generation in list(self._generations.values())[-MAX_SEALS:]]
+        return [generation.describe() for generation in self._generations[-MAX_SEALS:]]
 
     @property
     def _sealed(self) -> List[Generation]:
         """Return what is sealed, the newest first."""
-        sealed = [(one.seal.number, one) for one in self._generations.values() if one.seal is not None]
+        sealed = [(one.seal.number, one) for one in self._generations if one.seal is not None]
         return [one for _, one in sorted(sealed, key=lambda entry: entry[0], reverse=True)]
+
+    def _find(self, name: str, attempt: int) -> Optional[Generation]:
+        """Return what was added last of a name and attempt."""
+        return next((one for one in reversed(self._generations) if one.key == (name, attempt)), None)
 
     def set_address(self, slot: Slot, address: str, port: int) -> None:
         """Take where a node gives its parts."""
@@ -198,11 +212,10 @@ class Ledger:
 
     def on_order(self, order: KeeperOrder) -> None:
         """Take what another node, which is the hub, has its keepers do."""
-        key = (order.name, order.attempt)
+        generation = self._find(order.name, order.attempt)
         if order.do == "seal" and order.seal is not None and is_sound(order.seal):
             self._add_sealed(order.seal)
-        elif order.do == "safe" and key in self._generations:
-            generation = self._generations[key]
+        elif order.do == "safe" and generation is not None:
             generation.promised = 0 if order.lost else self._copies or generation.nodes
             generation.state = "lost" if order.lost else "safe"
             self._forget_old()
@@ -231,21 +244,25 @@ class Ledger:
         rank = self._node_ranks.get(slot)
         if rank is None or report.attempt != self._attempt or not is_component(report.name):
             return
-        if key in self._generations or (self._waiting is not None and self._waiting.key == key):
+        if self._waiting is not None and self._waiting.key == key:
+            return
+        known = self._find(*key)
+        if known is not None and not known.is_changed_by(rank):
             return
         found = Generation(*key, len(self._node_ranks), report.identity, rank)
         if self._current is None:
             self._collect(found)
             return
         if self._waiting is not None:
-            self._add(self._waiting)
+            if self._find(*self._waiting.key) is None:
+                self._add(self._waiting)
             self._skip(self._waiting, REPLACED)
         self._waiting = found
 
     def _add(self, generation: Generation) -> None:
-        self._generations[generation.key] = generation
-        while len(self._generations) > 2 * MAX_SEALS:
-            del self._generations[next(iter(self._generations))]
+        """Add one; what was not sealed of the same name is replaced."""
+        others = [one for one in self._generations if one.key != generation.key or one.seal is not None]
+        self._generations = [*others, generation][-2 * MAX_SEALS :]
 
     def _collect(self, generation: Generation) -> None:
         self._current = generation
@@ -359,7 +376,7 @@ class Ledger:
         return tuple(self._addresses[slot] for slot in known[start:] + known[:start])[:MAX_SOURCES]
 
     def _on_held(self, slot: Slot, report: KeeperReport) -> None:
-        generation = self._generations.get((report.name, report.attempt))
+        generation = self._find(report.name, report.attempt)
         asked = (NodeRank(report.node_rank), slot)
         if generation is None or asked not in generation.taking:
             return
@@ -382,10 +399,16 @@ class Ledger:
             self._finish_current()
 
     def _forget_old(self) -> None:
-        """Forget what is older than the generations that the job keeps."""
+        """Forget what is older than the generations that the job keeps, or was written again since."""
+        newest: Set[Key] = set()
+        for one in self._sealed:
+            if one.key in newest:
+                self._generations.remove(one)
+            elif one.state == "safe":
+                newest.add(one.key)
         safe = [place for place, one in enumerate(self._sealed) if one.state == "safe"]
         for old in self._sealed[safe[self._keep - 1] + 1 :] if len(safe) > self._keep else ():
-            del self._generations[old.key]
+            self._generations.remove(old)
 
     # nodes that are lost, and what is left
 
@@ -413,7 +436,8 @@ class Ledger:
             generation.state = "lost"
             generation.note = f"{left.key[0]} is left" if left is not None else NOTHING_LEFT
             name, attempt = generation.key
-            self.orders.append((None, KeeperOrder(do="safe", attempt=attempt, name=name, lost=True)))
+            if generation is self._find(name, attempt):
+                self.orders.append((None, KeeperOrder(do="safe", attempt=attempt, name=name, lost=True)))
             self._journal(generation)
             if generation is self._current:
                 self._finish_current()
@@ -444,7 +468,7 @@ class Ledger:
 
     def reject(self, report: KeeperReport, seal: Seal) -> bool:
         """Choose a generation no more of which a node has found no files; returns whether it was that one."""
-        generation = self._generations.get((seal.name, seal.attempt))
+        generation = next((one for one in self._sealed if one.seal == seal), None)
         if report.event != "restored" or report.code != NOT_RESTORED or generation is None:
             return False
         generation.is_rejected = True
@@ -460,8 +484,9 @@ class Ledger:
                 if is_sound(held.seal):
                     found.setdefault(held.seal, {})[slot] = held.parts
         for seal, reports in sorted(found.items(), key=lambda entry: entry[0].number):
-            key = (seal.name, seal.attempt)
-            if key not in self._generations and (own in reports or len(reports) > 1):
+            known = self._find(seal.name, seal.attempt)
+            is_new = known is None or (known.seal is not None and seal.number > known.seal.number)
+            if is_new and (own in reports or len(reports) > 1):
                 self._add_sealed(seal)
         for generation in self._sealed:
             generation.is_tracked = True

@@ -420,6 +420,39 @@ def test_a_later_attempt_first_makes_the_copies_again_that_a_lost_node_had() -> 
     assert held == [2, 2, 2]
 
 
+def test_what_is_written_again_is_sealed_again_and_the_new_content_is_chosen() -> None:
+    """Until the new seal has its copies, the one before it stays; another node's first look is no change."""
+    nodes = Nodes()
+    nodes.save("latest")
+    nodes.keepers[1].mark("latest")
+    nodes.settle()
+    assert [order.seal.number for order in nodes.orders(0, "seal") if order.seal] == [1]
+
+    nodes.keepers[1].silent = {"take"}
+    nodes.save("latest")
+    assert [state["state"] for state in nodes.ledger.states] == ["safe", "copying"]
+    nodes.hear(1, KeeperReport(event="held", name="latest", attempt=1, node_rank=0))
+    nodes.settle()
+    assert [state["state"] for state in nodes.ledger.states] == ["safe"]
+    chosen = nodes.choose()
+    assert chosen is not None
+    assert (chosen.seal.name, chosen.seal.number) == ("latest", 2)
+
+
+def test_files_that_come_after_a_node_was_sealed_without_any_are_sealed() -> None:
+    """It was slower than the others."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[0].write("step-1")
+    nodes.keepers[0].mark("step-1")
+    nodes.settle()
+    nodes.keepers[1].write("step-1")
+    nodes.keepers[1].mark("step-1")
+    nodes.settle()
+    chosen = nodes.choose()
+    assert chosen is not None
+    assert [part.files for part in chosen.seal.parts] == [2, 2]
+
+
 def test_what_is_older_than_the_job_keeps_is_forgotten() -> None:
     """Of the newest two that are safe both stay."""
     nodes = Nodes(keep=2)
