@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Optional, Set, Tuple
 
 from ...protocol.messages.checkpoints import (
     MAX_LINE,
+    Address,
     KeeperOrder,
     KeeperReport,
     KeeperSettings,
@@ -88,7 +89,8 @@ class Keeper:
     def restore(self, resume: Restore, attempt: int, node_rank: NodeRank) -> None:
         """Put a checkpoint in its place, for an attempt."""
         order = KeeperOrder(do="restore", attempt=resume.seal.attempt, name=resume.seal.name)
-        self.send(order.replace(restore=resume, node_rank=node_rank, serial=attempt))
+        parts = tuple(part.replace(sources=rotate(part.sources, node_rank)) for part in resume.parts)
+        self.send(order.replace(restore=resume.replace(parts=parts), node_rank=node_rank, serial=attempt))
 
     def send(self, order: KeeperOrder) -> None:
         """Send an order; where no keeper runs, and this begins nothing new, it is answered here."""
@@ -198,6 +200,12 @@ class Keeper:
                 why=ENDED,
             )
             self._on_report(report)
+
+
+def rotate(sources: Tuple[Address, ...], receiver: int) -> Tuple[Address, ...]:
+    """Let nodes that get the same order begin with different sources."""
+    start = receiver % len(sources) if sources else 0
+    return sources[start:] + sources[:start]
 
 
 def part_rank(order: KeeperOrder) -> int:

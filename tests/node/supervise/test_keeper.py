@@ -12,8 +12,8 @@ from waiting import wait_until
 
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.runtime.processes import reap
-from clusterctl.node.supervise.keeper import MAX_STARTS, Keeper
-from clusterctl.protocol.messages.checkpoints import KeeperOrder, KeeperReport, Part, Restore, Seal
+from clusterctl.node.supervise.keeper import MAX_STARTS, Keeper, rotate
+from clusterctl.protocol.messages.checkpoints import Address, KeeperOrder, KeeperReport, Part, Restore, Seal
 
 # Answers the orders that a test names in the run's directory, and ends at `take`.
 PROGRAM = """
@@ -113,6 +113,14 @@ def test_what_an_ended_process_was_asked_is_answered_for_it(side: Side) -> None:
     side.keeper.send(KeeperOrder(do="conclude", attempt=1, serial=9))
     side.until(lambda: side.reports[-1].event == "kept")
     assert (side.reports[-1].serial, side.reports[-1].why) == (9, "")
+
+
+def test_nodes_begin_with_different_sources() -> None:
+    """All get the same order; none of the sources is left out."""
+    sources = tuple(Address(address=f"10.0.0.{number}", port=1) for number in range(3))
+    assert [rotate(sources, rank)[0] for rank in range(4)] == [*sources, sources[0]]
+    assert set(rotate(sources, 2)) == set(sources)
+    assert rotate((), 2) == ()
 
 
 def test_a_restore_that_was_given_up_is_not_answered(side: Side) -> None:
