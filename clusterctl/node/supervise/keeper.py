@@ -82,7 +82,7 @@ class Keeper:
         self.send(KeeperOrder(do="begin", attempt=attempt, node_rank=node_rank))
 
     def pause(self) -> None:
-        """Take nothing as complete any more; nobody waits for a restore that was asked for before."""
+        """Take nothing as complete any more; a restore that was asked for before has no answer."""
         self._open = {question: order for question, order in self._open.items() if order.do != "restore"}
         self.send(KeeperOrder(do="pause"))
 
@@ -203,7 +203,7 @@ class Keeper:
 
 
 def rotate(sources: Tuple[Address, ...], receiver: int) -> Tuple[Address, ...]:
-    """Let nodes that get the same order begin with different sources."""
+    """Return the sources from another one on for each receiver of the same order."""
     start = receiver % len(sources) if sources else 0
     return sources[start:] + sources[:start]
 
