@@ -89,7 +89,7 @@ class Scanner:
         self.paused.set()
         self._baseline: Dict[str, Stamps] = {}
         self._matches: Dict[str, Match] = {}
-        self._marked: Dict[str, object] = {}
+        self._marked: Dict[str, Stamps] = {}
         self._collections: Dict[str, Collection] = {}
         self._has_written = False
 
@@ -151,13 +151,17 @@ class Scanner:
         return not is_hidden and not name.startswith(OWN_PREFIX) and fnmatch.fnmatchcase(name, self._pattern)
 
     def _find_marked(self) -> Iterator[Found]:
-        """Yield matches that seem whole for the first time, or again after a change."""
+        """Yield matches that seem whole for the first time, or again after a change.
+
+        A script that removes files of an old checkpoint does not make it the newest one.
+        """
         for name, match in self._matches.items():
             if self._complete:
-                whole: object = match.marker
+                whole = {} if match.marker is None else {self._complete: match.marker}
             else:
-                whole = match.stamps if match.unchanged >= UNCHANGED and self._is_closed(name) else None
-            if whole is not None and self._marked.get(name) != whole:
+                whole = match.stamps if match.unchanged >= UNCHANGED and self._is_closed(name) else {}
+            marked = self._marked.get(name, {})
+            if any(marked.get(path) != stamp for path, stamp in whole.items()):
                 self._marked[name] = whole
                 yield Found("marked", name, match.identity, {})
 

@@ -48,7 +48,7 @@ def test_a_stall_that_the_nodes_report_is_no_progress(
     ranks = [first, rank(1, entry(6, age + 0.1, done=True))]
     answers = Answers({"gpu01": NodeEvidence("gpu01", tuple(ranks), 0.1)}, {})
     monkeypatch.setattr(status, "diagnose_ranks", lambda *_: answers)
-    part = SimpleNamespace(diagnosed=reported, live=live, world_size=2, ranks=())
+    part = SimpleNamespace(diagnosed=reported, live=live, world_size=2, attempt=1, ranks=())
     assert diagnose({"gpu01": part}, monkeypatch).judgement.code == code
 
 
@@ -79,7 +79,7 @@ def test_a_node_that_answers_only_once_keeps_its_answer_and_is_not_accused(
     error = NodeError("CC-RUN-004", node="gpu02")
     looks = [Answers(nodes, {}), Answers({"gpu01": nodes["gpu01"]}, {"gpu02": error})]
     monkeypatch.setattr(status, "diagnose_ranks", lambda *_: looks.pop(0))
-    part = SimpleNamespace(diagnosed="", live=True, world_size=3, ranks=())
+    part = SimpleNamespace(diagnosed="", live=True, world_size=3, attempt=1, ranks=())
 
     found = diagnose(dict.fromkeys(nodes, part), monkeypatch)
 
