@@ -219,7 +219,7 @@ def begin_slow_restore(node: Make) -> KeptGang:
     """Lose a node, and halt the keeper of the only other one that has its files before they are fetched."""
     gang = KeptGang(node, count=3, spares=2)
     for one in gang.nodes:
-        one.spec["restart"]["pause"] = 1.0
+        one.spec["restart"]["pause"] = 8.0  # seconds in which the keeper is halted, on a loaded machine too
     gang.begin()
     gang.save(1, "step-1")
     gang.wait_for(0, "step-1")
