@@ -11,7 +11,7 @@ import os
 import stat
 from contextlib import suppress
 from threading import Event
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ....protocol.manifest import decode_name, encode_name
 from ....protocol.messages.checkpoints import MAX_NAME
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 class Match:
     """A file or directory of the pattern, as it was at the last look."""
 
-    def __init__(self, stamps: Stamps, identity: str, marker: object) -> None:
+    def __init__(self, stamps: Stamps, identity: str, marker: Optional[Stamp]) -> None:
         self.stamps, self.identity, self.marker = stamps, identity, marker
         self.unchanged = 0
 
@@ -157,7 +157,7 @@ class Scanner:
         """
         for name, match in self._matches.items():
             if self._complete:
-                whole = {} if match.marker is None else {self._complete: match.marker}
+                whole: Stamps = {} if match.marker is None else {self._complete: match.marker}
             else:
                 whole = match.stamps if match.unchanged >= UNCHANGED and self._is_closed(name) else {}
             marked = self._marked.get(name, {})

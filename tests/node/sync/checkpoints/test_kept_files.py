@@ -12,6 +12,8 @@ import pytest
 from keepers import RUN, NodeKeeper, Ring, close_all
 from session import Session
 
+from clusterctl.node.sync.checkpoints.scanning import Scanner
+
 
 @pytest.fixture
 def nodes() -> Iterator[list[NodeKeeper]]:
@@ -56,3 +58,23 @@ def test_a_node_lists_whole_parts_that_are_right(nodes: list[NodeKeeper], tmp_pa
     assert {row[1][0] for row in list_checkpoint(nodes[0], "1/step-1")} == {"1"}
     assert {row[1][0] for row in list_checkpoint(nodes[1], "1/step-1")} == {"0", "1"}
     assert seal.number == 1
+
+
+def test_a_script_that_removes_files_makes_no_newer_checkpoint(tmp_path: Path) -> None:
+    """What goes of an old checkpoint is no change of it; what comes is."""
+    scanner = Scanner(f"{tmp_path}/step-*", "")
+    scanner.begin()
+    scanner.paused.clear()
+    folder = tmp_path / "step-1"
+    folder.mkdir()
+    for name in ("model", "optimizer"):
+        (folder / name).write_text(name)
+
+    def marked() -> list[str]:
+        return [found.name for _ in range(20) for found in scanner.scan() if found.event == "marked"]
+
+    assert marked() == ["step-1"]
+    (folder / "optimizer").unlink()
+    assert marked() == []
+    (folder / "model").write_text("another model")
+    assert marked() == ["step-1"]
