@@ -110,6 +110,7 @@ TEMPLATES = (
     to_translate("its files changed or were removed while they were read"),
     to_translate("run {run} writes its checkpoints to the same directory"),
     to_translate("no node gives the files: {why}"),
+    to_translate("{name} is no checkpoint of the pattern"),
     to_translate("no node has it"),
     to_translate("the manifest is not the one of the seal"),
     to_translate("the manifest does not list the files of the seal"),

@@ -303,7 +303,7 @@ class Keeper:
     def _check_name(self, seal: Seal) -> None:
         """Raise VerbError where a seal names anything but a checkpoint: other files must not be replaced."""
         if not self._scanner.is_match(seal.name):
-            raise VerbError("CC-CKPT-013", f"{seal.name!r} is no checkpoint of the pattern")
+            raise VerbError("CC-CKPT-013", f"{seal.name} is no checkpoint of the pattern")
 
     def _add_seal(self, seal: Seal) -> None:
         self._check_name(seal)
