@@ -172,7 +172,7 @@ def test_an_option_without_its_value_leads_to_the_help_of_its_command(
 def options_with_values(
     command: click.Command, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Give every command below one, its words, and its options that need a value."""
+    """Yield every command below one, its words, and its options that need a value."""
     options = [one for one in command.params if isinstance(one, click.Option)]
     needing = [one for one in options if not (one.is_flag or one.count or isinstance(one.flag_value, str))]
     yield path, [name for one in needing for name in one.opts]

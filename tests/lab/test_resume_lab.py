@@ -63,12 +63,12 @@ def test_a_node_has_no_power_and_a_spare_goes_on_from_its_checkpoint(
     run = json.loads(read_until(launcher, "attempt 1 begins at 0"))["run"]
     wait_until(lambda: states(lab, run).get("step-20") == "safe", "step-20 has its copies")
     break_node(lab, names[1], "power")
-    told = read_until(launcher, "attempt 2 begins at")
+    line = read_until(launcher, "attempt 2 begins at")
     rest = launcher.communicate()[0]
     wait_until(lambda: running_processes(lab) == {}, "the run ends")
     heal_node(lab, names[1])
 
-    assert "attempt 2 begins at 20" in told
+    assert "attempt 2 begins at 20" in line
     begun = cctl(lab, "logs", run, "--node", names[3]).out.splitlines()[-1]
     assert begun.endswith("attempt 2 begins at 20"), rest
     ended = document(lab, run)
@@ -78,8 +78,8 @@ def test_a_node_has_no_power_and_a_spare_goes_on_from_its_checkpoint(
 
 def document(lab: Lab, run: str) -> dict[str, Any]:
     """Return what `status` shows of the run."""
-    told: dict[str, Any] = json.loads(cctl(lab, "status", run, "--json").out)["run"]
-    return told
+    status: dict[str, Any] = json.loads(cctl(lab, "status", run, "--json").out)["run"]
+    return status
 
 
 def states(lab: Lab, run: str) -> dict[str, str]:

@@ -81,14 +81,18 @@ def test_four_nodes_become_three_and_then_two(
     assert "note: the last attempt ran on 2 of 4 nodes (min_nodes)" in notices, notices
     assert seen_sizes(lab, run, 2, fourth) == {"4 of 6 3 3/6", "5 of 6 3 3/6"}
     assert seen_sizes(lab, run, 3, second) == {"0 of 4 2 2/4", "1 of 4 2 2/4"}
-    told = json.loads(cctl(lab, "status", run, "--json").out)["run"]
-    assert (told["state"], told["world_size"], told["smaller"]) == ("SUCCEEDED", 4, {"nodes": 2, "of": 4})
+    status = json.loads(cctl(lab, "status", run, "--json").out)["run"]
+    assert (status["state"], status["world_size"], status["smaller"]) == (
+        "SUCCEEDED",
+        4,
+        {"nodes": 2, "of": 4},
+    )
     wait_until(lambda: running_processes(lab) == {}, "no process is left")
     for name in (first, third):
         heal_node(lab, name)
     assert leftovers(lab) == {}
-    told = json.loads(cctl(lab, "status", run, "--json").out)["run"]
-    assert (told["state"], told["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 4}), (
+    status = json.loads(cctl(lab, "status", run, "--json").out)["run"]
+    assert (status["state"], status["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 4}), (
         "what the lost nodes have is older"
     )
 

@@ -114,7 +114,7 @@ class Agent(GangContext):
         self.loop.after(EXIT_TIME, "agent exit", lambda: self.world.do_kill(str(self.slot)))
 
     def order_keeper(self, order: Any) -> None:
-        """Let the keeper answer after a while."""
+        """Answer as the keeper, after a while."""
         self.answer("keep", order.do, order.name)
         self._keeper_work += 1
         name = f"keeper {self._keeper_work}"
@@ -481,11 +481,11 @@ class World:
         self._on(slot).keeper.mark(name)
 
     def do_freeze_keeper(self, slot: str) -> None:
-        """Let a keeper answer nothing any more."""
+        """Stop a keeper from answering."""
         self.agents[int(slot)].keeper.silent = {"take", "collect", "conclude"}
 
     def do_thaw_keeper(self, slot: str) -> None:
-        """Let it answer all that it was asked."""
+        """Answer all that it was asked."""
         keeper = self._on(slot).keeper
         keeper.silent, orders = set(), keeper.orders[:]
         for order in orders:

@@ -38,7 +38,7 @@ class MemoryKeeper:
         peers[slot] = self
 
     def write(self, name: str) -> None:
-        """Let the rank write a checkpoint."""
+        """Write a checkpoint, as the rank does."""
         self.written.add((name, self.attempt))
 
     def mark(self, name: str) -> None:

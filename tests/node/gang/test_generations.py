@@ -65,7 +65,7 @@ class Nodes:
         self.ledger.on_report(Slot(slot), report)
 
     def save(self, name: str) -> None:
-        """Let all ranks write a checkpoint, and the first see it."""
+        """Report a checkpoint that all ranks have written, as the first one sees it."""
         self.write(name)
         self.settle()
 
@@ -77,7 +77,7 @@ class Nodes:
         self.keepers[min(set(self.keepers) & set(self.ranks))].mark(name)
 
     def lose(self, *slots: int) -> None:
-        """Let nodes disappear."""
+        """Remove nodes."""
         for slot in slots:
             del self.keepers[slot]
         for slot in slots:
@@ -226,7 +226,7 @@ def test_without_any_other_nothing_is_left() -> None:
 
 
 def test_the_next_attempt_goes_on_from_the_newest_that_the_nodes_have_whole() -> None:
-    """One node is lost: its part is on its neighbour, and every node is told where."""
+    """One node is lost: its part is on its neighbour, and every node gets its address."""
     nodes = Nodes()
     nodes.save("step-1")
     nodes.save("step-2")
@@ -250,7 +250,7 @@ def test_a_part_that_is_not_whole_any_more_leaves_the_generation_before() -> Non
 
 
 def test_a_seal_that_only_one_other_node_reports_is_not_believed() -> None:
-    """A node may offer what nobody else has seen; two, or this one, may not be wrong."""
+    """A node may offer what no other has seen; two, or this one, may not be wrong."""
     forged = Seal(
         name="step-9",
         attempt=1,

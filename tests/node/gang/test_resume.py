@@ -53,7 +53,7 @@ class KeptGang(RestartGang):
             node.spec["env"]["RESUME"] = [{"fill": "resume"}]
 
     def do(self, attempt: int, rank: int, code: str) -> None:
-        """Let a rank do something more."""
+        """Send a rank another order."""
         step = self.steps.get((attempt, rank), 0)
         self.steps[attempt, rank] = step + 1
         aside = self.orders.parent / f"{attempt}.{rank}.new"
@@ -61,12 +61,12 @@ class KeptGang(RestartGang):
         aside.rename(self.orders / f"{attempt}.{rank}.{step}")
 
     def save(self, attempt: int, name: str) -> None:
-        """Let all ranks write a checkpoint."""
+        """Write a checkpoint on all ranks."""
         for rank in range(self.count):
             self.do(attempt, rank, f"save({name!r})")
 
     def finish_all(self, attempt: int) -> None:
-        """Let all ranks end well."""
+        """End all ranks with success."""
         for rank in range(self.count):
             self.do(attempt, rank, "raise SystemExit")
         self.ended()

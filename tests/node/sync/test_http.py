@@ -69,7 +69,7 @@ def serving(deed: Deed) -> Iterator[str]:
 def test_a_server_that_does_not_answer_as_it_should_is_left(
     monkeypatch: pytest.MonkeyPatch, deed: Deed, code: str, reason: str
 ) -> None:
-    """Each byte that comes does not begin the time anew."""
+    """A byte that comes does not extend the time."""
     monkeypatch.setattr(http, "HEADERS_LIMIT", 1.0)
     monkeypatch.setattr(http, "ATTEMPTS", 1)
     monkeypatch.setenv("no_proxy", "*")

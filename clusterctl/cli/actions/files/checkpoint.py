@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,9 +144,7 @@ class CheckpointPull:
         """Fetch from all nodes at once; what one of them could not send comes from another that has it."""
         self._phases = Phases(list(self._holders))
         downloads = Downloads(self._options.folder, self._phases, overwrite=self._options.overwrite)
-        self._phases.set_steps(Steps())
-        self._phases.start("pull")
-        try:
+        with downloading(self._phases, downloads):
             while chosen := assign_files(files, self._done, self._errors):
                 nodes = [self._holders[name].node for name in chosen]
                 outcomes = fan_out(nodes, lambda node, now=chosen: self._fetch(now, node.name, downloads))  # type: ignore[misc]  # now is bound
@@ -155,13 +154,6 @@ class CheckpointPull:
                 )
                 if any(isinstance(error, LocalSystemError) for error in self._errors.values()):
                     return
-        except BaseException:
-            downloads.close()
-            self._phases.stop()
-            info("\n" + tr("downloaded files are kept; the next pull resumes"))
-            raise
-        finally:
-            self._phases.stop()
 
     def _fetch(self, chosen: Mapping[str, list[ListedEntry]], name: str, downloads: Downloads) -> None:
         """Fetch what one node sends, and compare it with what was listed."""
@@ -201,3 +193,19 @@ class CheckpointPull:
                 else transfer_exit_code(self._errors.values(), done=bool(self._done), incomplete=True)
             )
         return 0
+
+
+@contextmanager
+def downloading(phases: Phases, downloads: Downloads) -> Iterator[None]:
+    """Show how far a download is; one that is interrupted is closed, and continued by the next pull."""
+    phases.set_steps(Steps())
+    phases.start("pull")
+    try:
+        yield
+    except BaseException:
+        downloads.close()
+        phases.stop()
+        info("\n" + tr("downloaded files are kept; the next pull resumes"))
+        raise
+    finally:
+        phases.stop()

@@ -13,6 +13,7 @@ from clusterctl.cli.actions.files.checkpoint import (
     CheckpointOptions,
     CheckpointPull,
     choose_checkpoint,
+    downloading,
 )
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import transfer_exit_code
@@ -25,7 +26,7 @@ from clusterctl.client.files.target_dir import (
     group_by_workdir,
     name_shared_homes,
 )
-from clusterctl.client.rpc.cluster import Cluster, Steps, collect, fan_out
+from clusterctl.client.rpc.cluster import Cluster, collect, fan_out
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
@@ -227,20 +228,11 @@ class Pull:
     def _fetch_all(self, downloads: Downloads) -> None:
         """Fetch from all nodes at once; where one fails, the next that shares its work directory takes over."""
         nodes = [pull.node for pull in self._pulls.values()]
-        self._phases.set_steps(Steps())
-        self._phases.start("pull")
-        try:
+        with downloading(self._phases, downloads):
             while nodes:
                 outcomes = fan_out(nodes, lambda node: self._fetch(self._pulls[node.name], downloads))
                 self._errors.update(collect(nodes, self._phases.follow("pull", outcomes)).errors)
                 nodes = self._substitutes()
-        except BaseException:
-            downloads.close()
-            self._phases.stop()
-            info("\n" + tr("downloaded files are kept; the next pull resumes"))
-            raise
-        finally:
-            self._phases.stop()
 
     def _substitutes(self) -> list[Node]:
         """Pass the outputs that a node could not send to one that has them too."""

@@ -9,7 +9,7 @@ from waiting import HANG
 
 
 def test_a_client_that_leaves_ends_the_hashing(tmp_path: Path) -> None:
-    """A terabyte is not read for nobody."""
+    """A terabyte is not read for a client that has left."""
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
     request = {
