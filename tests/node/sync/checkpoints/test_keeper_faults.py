@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -365,7 +366,8 @@ def test_a_pause_while_an_attempt_still_begins(nodes: list[NodeKeeper], tmp_path
     node.order("begin", attempt=1, node_rank=0)
     node.order("pause")
     assert node.wait("begun").attempt == 1
-    node.write("step-2", half=b"2")
+    node.write("step-2", whole=b"2")
+    time.sleep(1.0)  # 20 looks, each of which would find it
     node.order("conclude", attempt=1, serial=1)
     node.wait("kept")
     node.begin(2)
