@@ -361,13 +361,13 @@ def test_a_seal_of_something_else(nodes: list[NodeKeeper], tmp_path: Path, name:
 def test_a_pause_while_an_attempt_still_begins(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """What dying ranks write after it has not settled, however long the first look takes."""
     nodes.append(node := NodeKeeper(tmp_path, 0))
-    for number in range(2000):
+    for number in range(300):
         (node.folder / f"step-old{number}").touch()
     node.order("begin", attempt=1, node_rank=0)
     node.order("pause")
     assert node.wait("begun").attempt == 1
     node.write("step-2", whole=b"2")
-    time.sleep(1.0)  # 20 looks, each of which would find it
+    time.sleep(1.0)  # several looks, each of which would find it
     node.order("conclude", attempt=1, serial=1)
     node.wait("kept")
     node.begin(2)
