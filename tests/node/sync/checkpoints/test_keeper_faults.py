@@ -187,6 +187,38 @@ def test_a_full_disk_of_the_neighbour(nodes: list[NodeKeeper], tmp_path: Path) -
             node.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_copy_leaves_room_for_the_script(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """A part that would just fit is refused before its first byte: the script writes to the same disk."""
+    work = tmp_path / "gpu1" / "work"
+    work.mkdir(parents=True)
+    with ExitStack() as stack:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(work)], check=True)
+        stack.callback(subprocess.run, ["umount", "-l", str(work)], check=True)
+        ring = start(nodes, tmp_path, 2)
+        for node in nodes:
+            node.write("step-1", **{f"{node.node}.pt": os.urandom((8 << 20) - (8 << 20) // 40)})
+        ring.order_take(ring.seal("step-1"), 0, 1)
+        assert nodes[1].wait("held").why.startswith("no room at ")
+        for node in nodes:
+            node.close()
+
+
+def test_a_checkpoint_that_came_in_part_does_not_seem_whole(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Its marker comes last, when a node that has a part of it has lost the files."""
+    ring = start(nodes, tmp_path, 2, complete="marker")
+    for node, files in zip(nodes, ({"marker": b"done", "0.pt": b"0"}, {"1.pt": b"1"}), strict=True):
+        node.write("step-1", **files)
+    seal = ring.seal("step-1")
+    restore = restore_from(seal, *[(node, node.conclude()) for node in nodes])
+    (nodes[1].folder / "step-1" / "1.pt").unlink()
+    spare = NodeKeeper(tmp_path, 5, complete="marker")
+    nodes.append(spare)
+    report = spare.restore(restore, node_rank=0)
+    assert report.code == "CC-CKPT-013"
+    assert spare.read("step-1") == {"0.pt": b"0"}
+
+
 def test_nodes_that_see_the_same_files(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """Nothing is hashed twice or copied; what was changed since is not restored."""
     both = tmp_path / "shared"
