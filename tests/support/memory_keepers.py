@@ -87,6 +87,11 @@ class MemoryKeeper:
         assert order.seal is not None
         self.seals[order.name, order.attempt] = order.seal
 
+    def on_safe(self, order: KeeperOrder) -> None:
+        """Forget a seal that is void."""
+        if order.lost and order.seal is not None:
+            del self.seals[order.name, order.attempt]
+
     def on_take(self, order: KeeperOrder) -> None:
         """Take a part from the first source that has it."""
         assert order.part is not None

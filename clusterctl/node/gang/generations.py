@@ -9,6 +9,7 @@ A generation goes this way; `messages/checkpoints.py` has the words. Nothing her
 | collecting | skipped | a node could not read its part, there are no files, or the attempt ended |
 | collecting, copying | safe | every part has its copies, or all nodes see the same files |
 | copying, safe | lost | no node that is left has one of the parts |
+| any | skipped | files have come from a node that had reported none: its seal is void, and it is collected again |
 
 What a node marks again has changed since: it is collected again, and the seal before it serves until this is safe.
 
@@ -43,6 +44,7 @@ Key = Tuple[str, int]  # name and attempt
 
 NO_FILES = "it has no files"
 ATTEMPT_ENDED = "the attempt ended before every node had read its part"
+LATE_FILES = "files of a node came after the others were read; it is read again"
 REPLACED = "a newer one came while another was being copied"
 SAME_FILES = "all nodes see the same files, nothing is copied"
 NOTHING_LEFT = "no checkpoint is left"
@@ -84,7 +86,9 @@ class Generation:
         self.is_tracked = (
             False  # whether it is known who has the parts: on a peer, and a hub that came later, it is not
         )
-        self.is_rejected = False  # whether it could not be restored, although nodes have reported to have it
+        self.is_rejected = (
+            False  # whether it is void, or could not be restored although nodes reported to have it
+        )
         self.promised = 0  # copies that a hub has reported to a peer
         self.state: GenerationState = "collecting"
         self.note = ""
@@ -97,10 +101,14 @@ class Generation:
 
     def is_changed_by(self, rank: NodeRank) -> bool:
         """Take that a node has marked it: whether this was not the first time, or it had no files before."""
-        part = self.parts.get(rank)
-        is_changed = rank in self.marked or (part is not None and not part.files)
+        is_changed = rank in self.marked or self.lacks_files_of(rank)
         self.marked.add(rank)
         return is_changed
+
+    def lacks_files_of(self, rank: Optional[NodeRank]) -> bool:
+        """Return whether a node has reported a part without any file."""
+        part = self.parts.get(rank) if rank is not None else None
+        return part is not None and not part.files
 
     @property
     def is_shared(self) -> bool:
@@ -216,6 +224,10 @@ class Ledger:
         if order.do == "seal" and order.seal is not None and is_sound(order.seal):
             self._add_sealed(order.seal)
         elif order.do == "safe" and generation is not None:
+            if order.lost and order.seal is not None:
+                for voided in [one for one in self._sealed if one.seal == order.seal]:
+                    voided.is_rejected, voided.state, voided.note = True, "skipped", LATE_FILES
+                return
             generation.promised = 0 if order.lost else self._copies or generation.nodes
             generation.state = "lost" if order.lost else "safe"
             self._forget_old()
@@ -232,6 +244,7 @@ class Ledger:
         handlers = {
             "marked": self._on_marked,
             "part": self._on_part,
+            "late": self._on_late,
             "held": self._on_held,
             "kept": self._on_kept,
         }
@@ -303,6 +316,18 @@ class Ledger:
             current.sharing.add(rank)
         if current.is_known_whole:
             self._seal(current)
+
+    def _on_late(self, slot: Slot, report: KeeperReport) -> None:
+        """Void what was made of a node without files that has some; once they have settled it marks it."""
+        key, rank = (report.name, report.attempt), self._node_ranks.get(slot)
+        for late in [one for one in self._generations if one.key == key and one.lacks_files_of(rank)]:
+            late.is_rejected = True
+            if late.seal is not None:
+                void = KeeperOrder(do="safe", attempt=key[1], name=key[0], lost=True, seal=late.seal)
+                self.orders.append((None, void))
+            self._skip(late, LATE_FILES)
+            if late is self._current:
+                self._finish_current()
 
     def _seal(self, generation: Generation) -> None:
         ranks = map(NodeRank, range(generation.nodes))
@@ -430,7 +455,8 @@ class Ledger:
 
     def _find_lost(self, among: Sequence[Generation], present: Set[Slot]) -> None:
         """Journal the generations, of these, of which these nodes lack a part."""
-        lost = [one for one in among if one.state != "lost" and not one.can_be_restored(present)]
+        lost = [one for one in among if not one.is_rejected and one.state != "lost"]
+        lost = [one for one in lost if not one.can_be_restored(present)]
         left = next((one for one in among if one.can_be_restored(present)), None)
         for generation in lost:
             generation.state = "lost"

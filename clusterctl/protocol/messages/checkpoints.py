@@ -93,7 +93,7 @@ class Restore(Record):
 
 
 ORDERS = ("begin", "collect", "take", "seal", "safe", "pause", "conclude", "restore")
-REPORTS = ("listening", "begun", "marked", "part", "held", "kept", "restored", "note")
+REPORTS = ("listening", "begun", "marked", "part", "late", "held", "kept", "restored", "note")
 
 
 class KeeperSettings(Record):
@@ -119,7 +119,8 @@ class KeeperOrder(Record):
               saw it first
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it
     seal      seal
-    safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more
+    safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more, with
+              `seal`: that one, made without the files of a node that came later, is void
     pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle;
               a restore that goes on is given up
     conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`, with the same `serial`;
@@ -149,6 +150,7 @@ class KeeperReport(Record):
     begun      attempt: what is written from now on counts (agent only)
     marked     attempt, name, identity: a generation seems whole here
     part       attempt, name, identity, part; without a part: it sees the files of the node that saw them first
+    late       attempt, name: files have come after it reported a part without any
     held       attempt, name, node_rank: that part is here, or why not
     kept       held, port, serial: what is here of sealed generations, checked now
     restored   name, path, files, bytes, seconds, serial: that of its `restore`; to the hub only if it has failed

@@ -453,6 +453,49 @@ def test_files_that_come_after_a_node_was_sealed_without_any_are_sealed() -> Non
     assert [part.files for part in chosen.seal.parts] == [2, 2]
 
 
+def test_a_seal_without_files_that_came_later_is_void() -> None:
+    """It is not chosen, by the next hub neither, although it had its copies; the one before it is."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.keepers[0].write("step-2")
+    nodes.keepers[0].mark("step-2")
+    nodes.settle()
+    assert nodes.state("step-2") == "safe"
+    nodes.hear(2, KeeperReport(event="late", name="step-2", attempt=1))
+    nodes.settle()
+    successor = Ledger(2, 2)
+    for order in nodes.keepers[1].orders:
+        successor.on_order(order)
+
+    assert chosen_name(nodes.choose()) == "step-1"
+    assert [seen[:2] for seen in nodes.seen if seen[0] == "step-2"] == [
+        ("step-2", "safe"),
+        ("step-2", "skipped"),
+    ]
+    nodes.ledger = successor
+    nodes.lose(0)
+    assert chosen_name(nodes.choose()) == "step-1"
+
+
+def test_files_that_come_before_the_seal_begin_it_again() -> None:
+    """What the other nodes had read is read again, and only that is sealed; the same report later is of no effect."""
+    nodes = Nodes()
+    nodes.keepers[1].silent = {"collect"}
+    nodes.keepers[0].write("step-1")
+    nodes.keepers[0].mark("step-1")
+    nodes.settle()
+    nodes.hear(2, KeeperReport(event="late", name="step-1", attempt=1))
+    nodes.keepers[2].write("step-1")
+    nodes.keepers[2].mark("step-1")
+    nodes.keepers[1].silent = set()
+    nodes.settle()
+    nodes.hear(2, KeeperReport(event="late", name="step-1", attempt=1))
+    nodes.hear(0, KeeperReport(event="late", name="step-1", attempt=1))
+    chosen = nodes.choose()
+    assert chosen is not None
+    assert ([part.files for part in chosen.seal.parts], chosen.seal.number) == ([2, 0, 2], 1)
+
+
 def test_what_is_older_than_the_job_keeps_is_forgotten() -> None:
     """Of the newest two that are safe both stay."""
     nodes = Nodes(keep=2)

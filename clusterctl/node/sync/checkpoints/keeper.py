@@ -217,8 +217,8 @@ class Keeper:
             node_rank=self._node_rank,
             identity=found.identity,
         )
-        if found.event == "marked":
-            self.send(report.replace(event="marked"))
+        if found.event in ("marked", "late"):
+            self.send(report.replace(event=found.event))
         elif found.event == "same":
             self.send(report)
         elif found.event == "absent":
@@ -336,12 +336,16 @@ class Keeper:
 
     def _prune(self, order: KeeperOrder) -> None:
         seal = self._mirror.find_seal(order.name, order.attempt)
-        if seal is not None and not order.lost:
+        if order.seal is not None and order.lost:
+            self._mirror.remove_seal(order.seal)
+        elif seal is not None and not order.lost:
             self._mirror.add_safe(seal.number)
             self._mirror.prune(self._settings.keep)
 
     def _conclude(self, order: KeeperOrder) -> None:
         """Report what is here of sealed generations, after all that was begun."""
+        for found in self._scanner.find_late() if order.attempt == self._attempt else ():
+            self._on_found(found)
         held = tuple(map(self._with_shared, self._mirror.held(self._settings.keep)))
         self.send(
             KeeperReport(event="kept", attempt=order.attempt, held=held, port=self._port, serial=order.serial)

@@ -78,6 +78,14 @@ class Mirror:
         self.seals[seal.number] = seal
         self._unsealed.difference_update(part.manifest for part in seal.parts)
 
+    def remove_seal(self, seal: Seal) -> None:
+        """Forget a seal, not yet what it names."""
+        if self.seals.get(seal.number) == seal:
+            remove_quietly(self._safe_path(seal.number))
+            remove_quietly(os.path.join(self.root, SEALS, str(seal.number)))
+            del self.seals[seal.number]
+            self.safe.discard(seal.number)
+
     def add_safe(self, number: int) -> None:
         """Write down that a generation has its copies, for the next keeper here as well."""
         write_atomically(self._safe_path(number), b"")
@@ -154,8 +162,14 @@ class Mirror:
         self.hashes.save()
 
     def _kept(self, keep: int) -> Set[int]:
-        """Return the newest safe ones, and the newest others that are not older than all of them."""
-        safe = sorted(self.safe)[-keep:]
+        """Return the newest safe ones, and the newest others that are not older than all of them.
+
+        Of one that was written again only the newest safe seal counts.
+        """
+        newest = {
+            (self.seals[number].name, self.seals[number].attempt): number for number in sorted(self.safe)
+        }
+        safe = sorted(newest.values())[-keep:]
         oldest = safe[0] if len(safe) == keep else -1
         others = [number for number in sorted(self.seals.keys() - self.safe) if number > oldest]
         return {*safe, *others[-MAX_OTHERS:], *({self.restored} & set(others))}
@@ -171,12 +185,9 @@ class Mirror:
     def prune(self, keep: int) -> None:
         """Remove the generations that are not kept any more."""
         kept = self._kept(keep)
-        old = [number for number in self.seals if number not in kept]
-        for number in old:
-            remove_quietly(self._safe_path(number))
-            remove_quietly(os.path.join(self.root, SEALS, str(number)))
-            del self.seals[number]
-        self.safe &= kept
+        old = [seal for number, seal in self.seals.items() if number not in kept]
+        for seal in old:
+            self.remove_seal(seal)
         if old:
             self._remove_unneeded(self._needed())
 

@@ -11,7 +11,7 @@ import os
 import stat
 from contextlib import suppress
 from threading import Event
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ....protocol.manifest import decode_name, encode_name
 from ....protocol.messages.checkpoints import MAX_NAME
@@ -23,6 +23,9 @@ MAX_FILES = 100_000  # of all matches; what is beyond is not kept
 OWN_PREFIX = ".clusterctl-"  # files that transfers write beside those that they become
 UNCHANGED = 2  # looks in which a match is the same; one where the job names the file that is written last
 ABSENT = 3  # looks without any file, after which a node has none of a checkpoint that others have
+ABSENT_FIRST = (
+    15  # the same, where no file shows that all have been written, until the node has had none of one
+)
 ABSENT_WRITER = (
     150  # the same for a node that has written others, where no file shows that all have been written
 )
@@ -49,7 +52,7 @@ class UnusableError(Exception):
 
 
 class Found(NamedTuple):
-    """What a look has found of a generation: `marked`, and for one that is collected `same`, `settled` or `absent`."""
+    """What a look has found of a generation: `marked`; if that is collected `same`, `settled` or `absent`; `late`."""
 
     event: str
     name: str
@@ -91,11 +94,13 @@ class Scanner:
         self._matches: Dict[str, Match] = {}
         self._marked: Dict[str, Stamps] = {}
         self._collections: Dict[str, Collection] = {}
-        self._has_written = False
+        self._absent_limit = ABSENT
+        self._absent: Set[str] = set()  # generations of which there was no file when they were collected
 
     def begin(self) -> None:
         """Begin an attempt: nothing that is there now counts; who calls this clears `paused`."""
-        self._matches, self._marked, self._collections, self._has_written = {}, {}, {}, False
+        self._matches, self._marked, self._collections, self._absent = {}, {}, {}, set()
+        self._absent_limit = ABSENT if self._complete else ABSENT_FIRST
         self._baseline = {name: stamps for name, stamps, _ in self._walk(set())}
 
     def collect(self, name: str, identity: str, *, is_first: bool) -> None:
@@ -114,7 +119,16 @@ class Scanner:
             if name in self._matches:
                 match.follows(self._matches[name])
         self._matches = matches
-        return [*self._find_marked(), *self._find_collected(broken)]
+        return [*self._find_late(matches), *self._find_marked(), *self._find_collected(broken)]
+
+    def find_late(self) -> List[Found]:
+        """Look once more, after `paused` is set, for files of what had none: they need not have settled."""
+        return list(self._find_late(dict(self._read_matches({})))) if self._absent else []
+
+    def _find_late(self, matches: Dict[str, Match]) -> Iterator[Found]:
+        for name in self._absent & matches.keys():
+            self._absent.discard(name)
+            yield Found("late", name, "", {})
 
     def _read_matches(self, broken: Dict[str, str]) -> Iterator[Tuple[str, Match]]:
         problems: set[Tuple[str, str]] = set()
@@ -178,15 +192,18 @@ class Scanner:
         match = self._matches.get(name)
         if match is None:
             collection.absent += 1
-            is_late = self._has_written and not self._complete
-            if collection.absent < (ABSENT_WRITER if is_late else ABSENT):
+            if collection.absent < self._absent_limit:
                 return None
-            return Found("absent", name, "", {}, "this node has not written its files" if is_late else "")
+            if self._absent_limit == ABSENT_WRITER:
+                return Found("absent", name, "", {}, "this node has not written its files")
+            self._absent_limit = ABSENT
+            self._absent.add(name)
+            return Found("absent", name, "", {})
         if match.identity == collection.identity and not collection.is_first:
             return Found("same", name, match.identity, {})
         enough = 1 if self._complete else UNCHANGED
         if match.unchanged >= enough and self._is_closed(name):
-            self._has_written = True
+            self._absent_limit = ABSENT if self._complete else ABSENT_WRITER
             return Found("settled", name, match.identity, match.stamps)
         return None
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keepers import NodeKeeper, Ring, close_all, held_names, restore_from
+from keepers import NodeKeeper, Ring, close_all, held_names, parts_held, restore_from
+
+from clusterctl.node.sync.checkpoints.scanning import ABSENT, ABSENT_FIRST, Scanner
 
 
 @pytest.fixture
@@ -69,3 +71,63 @@ def test_a_file_that_is_written_last_marks_a_checkpoint(nodes: list[NodeKeeper],
     assert nodes[0].wait("marked").name == "step-2"
     parts = ring.collect("step-2")
     assert [(part.node_rank, part.files) for part in parts] == [(0, 2), (1, 0)]
+
+
+@pytest.mark.parametrize(("complete", "looks"), [("", ABSENT_FIRST), ("done", ABSENT)])
+def test_a_node_that_has_no_files_yet_has_time_to_write_them(
+    tmp_path: Path, complete: str, looks: int
+) -> None:
+    """Without a file that is written last the first answer takes longer, and the following ones do not."""
+    scanner = Scanner(f"{tmp_path}/step-*", complete)
+    scanner.begin()
+    scanner.paused.clear()
+
+    def count_looks(name: str) -> int:
+        scanner.collect(name, "?", is_first=False)
+        return next(number for number in range(1, 1000) if scanner.scan())
+
+    assert [count_looks(name) for name in ("step-1", "step-2")] == [looks, ABSENT]
+
+
+def test_files_that_come_after_a_node_has_reported_none(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """The seal without them is forgotten, and they are read with the next one."""
+    ring = start(nodes, tmp_path, 2)
+    nodes[0].write("step-1", **{"0.pt": b"0"})
+    void = ring.seal("step-1")
+    ring.order_take(void, 0, 1)
+    assert nodes[1].wait("held").why == ""
+    assert [part.files for part in void.parts] == [1, 0]
+    nodes[1].write("step-1", **{"1.pt": b"1"})
+    assert nodes[1].wait("late").name == "step-1"
+    assert nodes[1].wait("marked").name == "step-1"
+    for node in nodes:
+        node.order("safe", name="step-1", attempt=1, lost=True, seal=void)
+    seal = ring.seal("step-1")
+    assert [part.files for part in seal.parts] == [1, 1]
+    ring.mirror(seal)
+    reports = [node.conclude() for node in nodes]
+    assert [(parts_held(report, void), parts_held(report, seal)) for report in reports] == [((), (0, 1))] * 2
+
+
+def test_files_that_had_not_settled_when_the_attempt_ended(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """They are no part of a checkpoint, but the one without them is none either."""
+    ring = start(nodes, tmp_path, 2)
+    nodes[0].write("step-1", **{"0.pt": b"0"})
+    ring.seal("step-1")
+    for node in nodes:
+        node.order("pause")
+    nodes[1].write("step-1", **{"1.pt": b"half of"})
+    nodes[1].conclude()
+    assert [report.event for report in nodes[1].seen if report.name == "step-1"][-1] == "late"
+
+
+def test_a_checkpoint_that_is_written_again_and_again_counts_once(
+    nodes: list[NodeKeeper], tmp_path: Path
+) -> None:
+    """With `keep: 2` the one before it stays, however often it was sealed."""
+    ring = start(nodes, tmp_path, 2)
+    for name in ("step-1", "step-2"):
+        ring.save(name)
+    for number in range(3):
+        ring.save("step-2", more=b"%d" % number)
+    assert held_names(nodes[1].conclude()) == [("step-2", [0, 1]), ("step-1", [0, 1])]
