@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NOT_BENCHES = ("__main__", "measuring", "stage_peers")
+NOT_BENCHES = ("__main__", "measuring", "resume_peers", "resume_program", "stage_peers")
 
 
 def benches() -> dict[str, str]:

@@ -67,6 +67,9 @@ def test_a_worker_is_killed_and_then_node_0_has_no_power(
     assert {node["node"]: node["node_rank"] for node in told["nodes"]} == {first: None, second: 1, spare: 0}
     begun = cctl(lab, "logs", run, "--node", spare).out.splitlines()[-1]
     assert 10 < int(begun.rpartition(" ")[2]) < 40, "the spare goes on at the other node's count"
+    journal = lab.find_node(spare).run(["sh", "-c", f"cat ~/.clusterctl/runs/{run}/*/events.jsonl"]).stdout
+    warm = [entry["method"] for entry in map(json.loads, journal.splitlines()) if entry["event"] == "warm"]
+    assert warm == ["fork"], "the spare has imported torch before it was called in"
     assert "attempt 1 begins at 0" in cctl(lab, "logs", run, "--attempt", "1").out
     assert "it has attempts 1 to 3" in cctl(lab, "logs", run, "--attempt", "4").err
     assert count_on(lab, spare) == "40"

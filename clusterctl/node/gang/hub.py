@@ -14,6 +14,7 @@ have not come yet.
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Dict, List, Optional, Set, Union
@@ -33,6 +34,7 @@ from .limits import (
     READY_LIMIT,
     beat_interval,
     failure_order,
+    find_cut_off_end,
     limit_grace,
     overdue_after,
     read_bounds,
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
 ATTEMPT = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 NOT_OVER = tuple(phase for phase in Phase if phase is not Phase.OVER)
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
-PAUSE_AFTER_SILENCE = 3  # beats: who is cut off has ended its part 8 after that; the pause may begin after 5
+CUT_OFF_ENDS_AFTER = (
+    3  # beats: a node that is cut off ends its part 8 after that, and counts as lost here after 5
+)
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
 
 
@@ -73,7 +77,9 @@ class Hub(Role[Phase]):
         self._quiet = 0.0  # seconds without progress of any rank, at the last beat
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
-        self._lost_by_silence = False
+        self._cut_off_until = (
+            0.0  # a node that is lost by silence may have ranks until then, if it is only cut off
+        )
         self._reason = RestartReason("", "", "")  # why the attempt ended
         self._given_reason: Optional[RestartReason] = None  # what is in no part
         self._go_time = 0.0
@@ -140,7 +146,8 @@ class Hub(Role[Phase]):
         return self.members.get(slot) is member
 
     def _drop_silent(self, member: Member, why: str) -> None:
-        self._lost_by_silence = self._lost_by_silence or self.phase is not Phase.JOINING
+        if self.phase is not Phase.JOINING:
+            self._cut_off_until = find_cut_off_end(self.context.spec, time.monotonic())
         member.channel.close()
         self._on_closed(member, why)
 
@@ -394,10 +401,8 @@ class Hub(Role[Phase]):
     def _pause(self, entry: AttemptEnd) -> None:
         self._enter(Phase.PAUSING)
         self.roster.add_attempt(entry)
-        seconds = self.policy.pause_before(self.roster.attempt)
-        if self._lost_by_silence:  # who was cut off needs as long as we did to notice, and to end its part
-            seconds = max(seconds, PAUSE_AFTER_SILENCE * beat_interval(self.context.spec))
-        self._lost_by_silence = False
+        cut_off = math.ceil(10 * (self._cut_off_until - time.monotonic()) - 1e-3) / 10
+        seconds = max(self.policy.pause_before(self.roster.attempt), cut_off)
         self._send_all(messages.Pause(entry, seconds, self.roster.view()))
         self.context.on_pause(entry, seconds)
         self._go_time = time.monotonic() + seconds
@@ -499,7 +504,7 @@ class Hub(Role[Phase]):
     def lead_after(self, lost_slot: Slot) -> None:
         """Lead on: wait for the others."""
         self._previous_hub = lost_slot
-        self._lost_by_silence = True
+        self._cut_off_until = find_cut_off_end(self.context.spec, self.state.hub_left)
         self._enter(Phase.GATHERING)
         if self.state.part is not None:
             self.round.parts[self.slot] = self.state.part

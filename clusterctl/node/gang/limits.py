@@ -18,6 +18,7 @@ BEATS_PER_LIMIT = 20  # beats within the limit
 SUSPECTED_AFTER = 4  # beats without an answer, after which a node must answer connections (see node_check.py)
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
 MIN_RESTORE_RATE = 1e7  # bytes a second that a checkpoint is restored with, even over a slow network
+CUT_OFF_ENDS_AFTER = 3  # beats: a node that is cut off ends its part 8 after that, and counts as lost after 5
 FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
 MAX_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
@@ -39,6 +40,11 @@ def silence_limit(spec: Spec) -> float:
 def beat_interval(spec: Spec) -> float:
     """Return the seconds between two beats."""
     return silence_limit(spec) / BEATS_PER_LIMIT
+
+
+def find_cut_off_end(spec: Spec, lost: float) -> float:
+    """Return when a node that counts as lost since a moment, but may only be cut off, has ended its part."""
+    return lost + CUT_OFF_ENDS_AFTER * beat_interval(spec)
 
 
 def overdue_after(spec: Spec, grace: float) -> float:

@@ -216,12 +216,14 @@ class Peer(Role[Phase]):
 
     def _on_closed(self, why: str) -> None:
         channel, self._channel = self._channel, None
+        self.state.hub_left = time.monotonic()
         if channel is not None:
             self.state.last_seen[self._hub_slot] = channel.last_seen
         self._connector.stop()
         self._handle(Closed(why))
 
     def _on_unreachable(self, why: str) -> None:
+        self.state.hub_left = time.monotonic()
         self._on_event(Unreachable, Unreachable(why))
 
     # before GO

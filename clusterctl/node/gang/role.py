@@ -57,6 +57,7 @@ class GangState:
         self.resume: Optional[Restore] = None  # what the attempt goes on from
         self.idle = bool(context.spec.get("spare"))
         self.last_seen: Dict[Slot, float] = {}  # the last sign of life of each hub before
+        self.hub_left = 0.0  # when the connection to a hub ended or failed last, by the monotonic clock
         self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
 
     @property

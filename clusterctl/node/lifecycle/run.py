@@ -165,6 +165,10 @@ class Processes(ABC):
         """Start the gate, with another master port if the first was taken: on_gate_started, on_step_failed."""
 
     @abstractmethod
+    def start_spare_gate(self) -> None:
+        """Start the gate of the attempt for which this spare may be called in."""
+
+    @abstractmethod
     def start_helper(self, stage: Stage) -> None:
         """Run `setup` or `before`: on_setup_made, on_before_done, on_helper_failed, on_step_failed."""
 

@@ -226,6 +226,7 @@ def on_client_go(run: Run, port: int) -> None:
         report(run, "go_received", {})
         run.effects.gang.on_go()
         run.effects.close_client()
+        run.processes.start_spare_gate()
     else:
         run.change(port=port)
         receive_go(run)

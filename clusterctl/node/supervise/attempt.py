@@ -44,7 +44,7 @@ from .ranks.nested import NestedRanks
 from .ranks.progress import StallWatch
 from .ranks.workers import Worker
 from .ranks.zombies import Zombie, Zombies
-from .spawn import make_paths
+from .spawn import make_paths, plan_environment
 from .stages import Stages
 
 if TYPE_CHECKING:
@@ -156,6 +156,12 @@ class Attempt(Processes):
             self.torchrun.start(os.environ, self._site.secrets, self._site.warm)
             port = self._master_port.port if other_port and self._master_port is not None else None
             self.post(partial(starting.on_gate_started, entry=self.torchrun.as_dict(), port=port))
+
+    def start_spare_gate(self) -> None:
+        """Start a gate that imports torch and waits, so that this spare begins as soon as the other nodes."""
+        spec = self.stages.spec
+        env = plan_environment(os.environ, spec, {}, make_paths(self._site.rundir, spec))[0]
+        self._site.warm.start_next(spec, env)
 
     def start_helper(self, stage: Stage) -> None:
         """Run `setup` or `before`."""

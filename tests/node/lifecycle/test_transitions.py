@@ -169,7 +169,8 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Call, ...]]] = {
     ),
     "a spare's GO": (
         run_of(Phase.IDLE), partial(starting.on_client_go, port=PORT), Phase.SPARE,
-        (call.cancel_timer("go"), call.send_client("go_received", {}), call.gang.on_go(), call.close_client()),
+        (call.cancel_timer("go"), call.send_client("go_received", {}), call.gang.on_go(), call.close_client(),
+         call.start_spare_gate()),
     ),
     "a client's GO after the gang's only sends it away": (
         run_of(Phase.PREPARING, is_first=False), partial(starting.on_client_go, port=PORT), Phase.PREPARING,
