@@ -76,7 +76,7 @@ def run(request: ListRequest, stream: Stream) -> None:
 
 def list_files(request: ListRequest, workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
     """Send all rows, at most one more than the client wants; returns where their files lie."""
-    hashes = RememberedHashes(workdir, request["node"]) if request["hashed"] else None
+    hashes = RememberedHashes(workdir) if request["hashed"] else None
     rows = find_rows(request, workdir)
     if hashes is not None and request["sources"][0][0] == "checkpoint":
         rows = list_checkpoint(request, workdir, hashes, heartbeat.step_for_client)

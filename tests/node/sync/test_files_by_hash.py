@@ -22,7 +22,7 @@ from clusterctl.protocol.manifest import TreeEntry
 
 def taking(there: Path, rows: list[TreeEntry]) -> Destination:
     """Take files into a directory."""
-    hashes = RememberedHashes(str(there / "work"), "gpu01")
+    hashes = RememberedHashes(str(there / "work"))
     return Destination(os.fsencode(there), rows, lambda: None, hashes, overwrite=False, private=False)
 
 

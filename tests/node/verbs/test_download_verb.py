@@ -530,7 +530,7 @@ def test_a_file_with_another_hash_is_refused(node: Node, hub: Hub) -> None:
 def test_what_is_staged_is_recorded(node: Node) -> None:
     """With the commit that the name stood for, and the hash of the manifest."""
     node.download(staged={"source": "hf://org/name", "revision": "", "tree": "", "by": "ann@laptop"})
-    (record,) = [json.loads(path.read_text()) for path in (node.workdir / "staged").glob("*.json")]
+    (record,) = [json.loads(path.read_text()) for path in (node.workdir / "staged").glob("*/*.json")]
     assert (record["source"], record["revision"], record["by"]) == ("hf://org/name", COMMIT, "ann@laptop")
     assert record["path"] == str(node.to / "hub/models--org--name")
     assert record["bytes"] == sum(map(len, FILES.values())) + len(COMMIT)

@@ -76,7 +76,7 @@ class Keeper:
         self._channel, self._settings = channel, settings
         self._sending = threading.Lock()
         self._scanner = Scanner(settings.path, settings.complete)
-        hashes = RememberedHashes(self._workdir, settings.node)
+        hashes = RememberedHashes(self._workdir)
         self._mirror = Mirror(make_mirror_folder(rundir), self._scanner.folder, hashes)
         self._scans: queue.Queue[Job] = queue.Queue()
         self._work: queue.Queue[Job] = queue.Queue()

@@ -1,9 +1,8 @@
 """Hashes of files, remembered by device, inode, size, mtime and ctime: what is unchanged is not read again.
 
-staged/hashes-<node>   MAGIC, rows of a key (five integers) and a SHA-256, and the SHA-256 of all of that
+staged/<host>/hashes   MAGIC, rows of a key (five integers) and a SHA-256, and the SHA-256 of all of that
 
-The least recently used rows go first. A file is remembered only if it was last changed so long before it was read that
-a later change has another time stamp.
+The least recently used rows go first. A file is remembered only if a later change has another time stamp.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ import time
 from contextlib import suppress
 from typing import Dict, Iterable, List, Tuple
 
-from ...state.workdir import component, make_private, read_bytes, write_atomically
+from ...runtime.stream import VerbError
+from ...state.workdir import make_below, open_workdir, read_bytes, write_atomically
 from ..hashing import Path, Sha, hash_descriptor
 from ..removal import Step
 
@@ -28,23 +28,26 @@ ROW_SIZE = KEY.size + DIGEST_SIZE
 MAX_ROWS = 1 << 18  # 19 MB
 READERS = 4  # threads: one reads and hashes less than a fast network takes
 MIN_AHEAD = 1 << 16  # bytes; threads gain nothing with smaller files
-FINE, COARSE = (
-    100_000_000,
-    2_000_000_000,
-)  # ns in which two changes may have one time stamp; FAT counts in 2 s
+# ns in which two changes may have one time stamp; FAT counts in 2 s
+FINE, COARSE = 100_000_000, 2_000_000_000
 
 
 def staged_folder(workdir: str) -> str:
-    """Return where a work directory keeps what it has of staged content."""
-    return os.path.join(workdir, "staged")
+    """Return where a work directory keeps what this host has of staged content."""
+    return os.path.join(workdir, "staged", os.uname().nodename)
+
+
+def make_staged_folder(workdir: str) -> str:
+    """Make it, and a work directory for a node that only gives files."""
+    return make_below(open_workdir(workdir), "staged", os.uname().nodename)
 
 
 class RememberedHashes:
     """Hashes files; an unreadable memory is an empty one, and without a work directory nothing is remembered."""
 
-    def __init__(self, workdir: str, node: str) -> None:
+    def __init__(self, workdir: str) -> None:
         self._workdir = workdir
-        self._file = os.path.join(staged_folder(workdir), f"hashes-{component(node)}")
+        self._file = os.path.join(staged_folder(workdir), "hashes")
         self._known = read_rows(self._file)
         self._used: Dict[bytes, bytes] = {}
         self._ahead: Dict[bytes, Tuple[Sha, int]] = {}  # what `read_ahead` has read
@@ -122,7 +125,7 @@ class RememberedHashes:
 
     def save(self) -> None:
         """Write what was added, with what other processes have written meanwhile; it need not succeed."""
-        if self._is_changed and os.path.isdir(self._workdir):
+        if self._is_changed and self._workdir:
             self._is_changed = False
             rows = read_rows(self._file)
             for key, digest in self._used.items():
@@ -130,8 +133,8 @@ class RememberedHashes:
                 rows[key] = digest  # newest last
             newest = list(rows.items())[-MAX_ROWS:]
             content = MAGIC + b"".join(key + digest for key, digest in newest)
-            with suppress(OSError):
-                make_private(os.path.dirname(self._file))
+            with suppress(OSError, VerbError):
+                make_staged_folder(self._workdir)
                 write_atomically(self._file, content + hashlib.sha256(content).digest())
 
 
@@ -141,12 +144,11 @@ def read_rows(path: str) -> Dict[bytes, bytes]:
         content = read_bytes(path) or b""
     except OSError:
         return {}
-    rows = content[len(MAGIC) : -DIGEST_SIZE]
-    is_whole = content.startswith(MAGIC) and len(rows) % ROW_SIZE == 0 and len(rows) <= MAX_ROWS * ROW_SIZE
-    if not is_whole or hashlib.sha256(content[:-DIGEST_SIZE]).digest() != content[-DIGEST_SIZE:]:
+    rows, digest = content[:-DIGEST_SIZE], content[-DIGEST_SIZE:]
+    if not rows.startswith(MAGIC) or hashlib.sha256(rows).digest() != digest:
         return {}
-    ends = range(KEY.size, len(rows), ROW_SIZE)
-    return {rows[end - KEY.size : end]: rows[end : end + DIGEST_SIZE] for end in ends}
+    starts = range(len(MAGIC), len(rows), ROW_SIZE)
+    return {rows[at : at + KEY.size]: rows[at + KEY.size : at + ROW_SIZE] for at in starts}
 
 
 def key_of(status: os.stat_result) -> bytes:

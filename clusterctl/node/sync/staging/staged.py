@@ -1,8 +1,8 @@
 """What was staged on this node, as files of the work directory.
 
-staged/<digest>.json   StagedRecord; the digest is that of its path and revision
-staged/<digest>.list   which files a hub has, see node/verbs/staging/download.py
-staged/<digest>.rows   the manifest: zlib(JSON rows), with paths from the directory that the path is in
+staged/<host>/<digest>.json   StagedRecord; the digest is that of its path and revision
+staged/<host>/<digest>.list   which files a hub has, see node/verbs/staging/download.py
+staged/<host>/<digest>.rows   the manifest: zlib(JSON rows), with paths from the directory that the path is in
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from ....protocol.manifest import ManifestError, TreeEntry, decode_name, parse_manifest
 from ....protocol.untrusted import MalformedError, Untrusted, parse_json
-from ...state.workdir import make_private, read_bytes, read_json, write_atomically
+from ...state.workdir import read_bytes, read_json, write_atomically
 from ..removal import list_entries
-from .remembered_hashes import staged_folder
+from .remembered_hashes import make_staged_folder, staged_folder
 
 if TYPE_CHECKING:
     from ....protocol.messages.stored import StagedRecord, StagedSource
@@ -58,7 +58,7 @@ def write_record(workdir: str, path: str, staged: StagedSource, rows: List[TreeE
 
     Several revisions at a path each have a record, until all names of one are those of another.
     """
-    make_private(staged_folder(workdir))
+    make_staged_folder(workdir)
     files = [row for row in rows if row.kind == "file"]
     record: StagedRecord = {
         "source": staged["source"][:MAX_SOURCE],

@@ -1,7 +1,7 @@
 """One process at a time stages to a place of a node: others wait, and report who does.
 
-staged/locks-HOST/mutex      held while the others are looked at
-staged/locks-HOST/<random>   {"path", "by"} of a process, which holds the file's lock; the kernel frees it at its end
+staged/<host>/locks/mutex      held while the others are looked at
+staged/<host>/locks/<random>   {"path", "by"} of a process, which holds the file's lock; the kernel frees it at its end
 
 A place inside another one counts as the same. Where a file system has no locks, nothing is held.
 """
@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, Optional
 
 from ....protocol.untrusted import Untrusted, bounded_text
-from ...state.workdir import NEW_FILE_FLAGS, make_below, make_private, read_json
+from ...state.workdir import NEW_FILE_FLAGS, make_below, read_json
 from ..removal import list_entries
-from .remembered_hashes import staged_folder
+from .remembered_hashes import make_staged_folder
 
 POLL_INTERVAL = 0.2  # seconds
 MAX_PATH, MAX_BY = 4096, 300  # characters
@@ -30,7 +30,7 @@ UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 @contextmanager
 def hold_target(workdir: str, path: str, by: str, on_wait: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a path; while another process does, `on_wait` gets its `by`, again and again."""
-    folder = make_below(make_private(staged_folder(workdir)), f"locks-{os.uname().nodename}")
+    folder = make_below(make_staged_folder(workdir), "locks")
     path = bounded_text(path, MAX_PATH)
     entry, descriptor = os.path.join(folder, os.urandom(8).hex()), -1
     try:

@@ -1,9 +1,11 @@
 """Which files, links and directories `stage` itself has written: `clean` removes no others.
 
-staged/<digest>.written   a manifest as in staged.py, of all revisions; the digest is that of the path. The content of
-                          its files is the MARK of the file or link that was written
-MARK                      SHA-256 of inode, size, mtime and ctime: a file that replaces it has another ctime, also if it
-                          has the old size and mtime
+staged/<host>/<digest>.written   a manifest as in staged.py, of all revisions; the digest is that of the path. The
+                                 content of its files is the MARK of the file or link that was written
+MARK                             SHA-256 of inode, size, mtime and ctime: a file that replaces it has another ctime,
+                                 also if it has the old size and mtime
+
+Each host has its own: those that share a home may have a disk each.
 """
 
 from __future__ import annotations
@@ -16,10 +18,9 @@ from typing import List, Set, Tuple
 
 from ....protocol.manifest import TreeEntry, encode_name, parents
 from ...runtime.stream import VerbError
-from ...state.workdir import make_private
 from ..removal import Step
 from .folders import open_parent
-from .remembered_hashes import staged_folder
+from .remembered_hashes import make_staged_folder, staged_folder
 from .staged import digest_of, read_manifest, write_manifest
 
 
@@ -52,7 +53,7 @@ def read_written(workdir: str, path: str) -> List[TreeEntry]:
 
 
 def _write(workdir: str, path: str, rows: List[TreeEntry]) -> None:
-    make_private(staged_folder(workdir))
+    make_staged_folder(workdir)
     write_manifest(_file(workdir, path), rows)
 
 

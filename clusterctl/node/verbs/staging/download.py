@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple
 from ....protocol.manifest import TreeEntry, encode_name, tree_hash
 from ....protocol.untrusted import Untrusted
 from ...runtime.heartbeat import Heartbeat
-from ...state.workdir import make_private, open_workdir, read_json, write_atomically
+from ...state.workdir import read_json, write_atomically
 from ...sync.paths import resolve_path
 from ...sync.remote.downloader import Downloader
 from ...sync.remote.http import Http, Refusal, Stopped, find_connect_problem
@@ -32,7 +32,7 @@ from ...sync.remote.hubs import MAX_FILES, MAX_SIZE, RemoteFile, Source, open_so
 from ...sync.remote.placement import Placement
 from ...sync.staging.folder_lock import hold_staged
 from ...sync.staging.folders import link_target, open_parent
-from ...sync.staging.remembered_hashes import RememberedHashes, staged_folder
+from ...sync.staging.remembered_hashes import RememberedHashes, make_staged_folder, staged_folder
 from ...sync.staging.room import check_room, make_folder
 from ...sync.staging.staged import name_target, write_record
 from ...sync.staging.written import add_written, make_way, mark_written
@@ -78,7 +78,7 @@ def inspect(request: DownloadRequest) -> Reach:
     else:
         placement = Placement(source, commit, request["layout"], files)
         root = os.path.join(find_target(request), os.fsencode(placement.root))
-        hashes = RememberedHashes("", request["node"])  # none is needed
+        hashes = RememberedHashes("")  # none is needed
         downloader = Downloader(root, source.http, hashes, no_step)
         held = sum(max(downloader.size_here(content), 0) for content in placement.contents)
         whole = source.fixed and held == sum(content.size for content in placement.contents)
@@ -142,7 +142,7 @@ class Download:
         make_folder(root)
         path, rows = name_target(root, placement.rows(), named=bool(placement.name))
         with hold_staged(self._request, root, path, self._heartbeat, lambda: True):
-            hashes = RememberedHashes(self._workdir, self._request["node"])
+            hashes = RememberedHashes(self._workdir)
             downloader = Downloader(root, self._http, hashes, self._heartbeat.step)
             with self._recording(downloader, path, rows, named=bool(placement.name)):
                 if not self._fetch(downloader, commit, files, placement):
@@ -336,6 +336,5 @@ def save_list(
         content = placement.content_of(file)
         rows.append([file.path, content.size, content.sha256, file.git])
     remembered: RememberedList = {"commit": commit, "files": rows}
-    open_workdir(request["workdir"])
-    make_private(os.path.dirname(list_path(request, source)))
+    make_staged_folder(request["workdir"])
     write_atomically(list_path(request, source), json.dumps(remembered).encode("ascii"))

@@ -41,7 +41,7 @@ def run(request: StagedRequest, stream: Stream) -> None:
             chosen = record["path"] in paths or record["source"] in sources or not paths | sources
             (records if chosen else others).append(record)
         if request["do"] == "list":
-            hashes = RememberedHashes(workdir, request["node"]) if request["verify"] else None
+            hashes = RememberedHashes(workdir) if request["verify"] else None
             heartbeat.send(
                 {"staged": [compare_with_disk(workdir, record, heartbeat.step, hashes) for record in records]}
             )

@@ -79,7 +79,7 @@ def make_destination(
     request: TakeRequest, root: bytes, rows: List[TreeEntry], heartbeat: Heartbeat
 ) -> Destination:
     """Compare what is taken with what is there."""
-    hashes = RememberedHashes(os.path.realpath(os.path.expanduser(request["workdir"])), request["node"])
+    hashes = RememberedHashes(os.path.realpath(os.path.expanduser(request["workdir"])))
     overwrite = request["overwrite"] or request["staged"] is not None
     step = heartbeat.step_for_client
     return Destination(root, rows, step, hashes, overwrite=overwrite, private=request["private"])

@@ -28,7 +28,7 @@ class Memory:
 
     def hash(self, path: Path, *, again: bool = False) -> int:
         """Hash a file; returns how many pieces were read for it."""
-        before, hashes = self.pieces, RememberedHashes(str(self.workdir), "gpu01")
+        before, hashes = self.pieces, RememberedHashes(str(self.workdir))
         data = path.read_bytes()
         assert hashes.hash(str(path), self.count, again=again) == (
             hashlib.sha256(data).hexdigest(),
@@ -83,7 +83,7 @@ def test_what_was_written_is_remembered_after_a_while(memory: Memory, tmp_path: 
     file, changed = tmp_path / "file", tmp_path / "changed"
     file.write_bytes(b"content")
     changed.write_bytes(b"content")
-    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    hashes = RememberedHashes(str(memory.workdir))
     sha = hashlib.sha256(b"content").hexdigest()
     written = [(str(path), path.stat(), sha) for path in (file, changed)]
     changed.write_bytes(b"CONTENT")
@@ -97,7 +97,7 @@ def test_a_damaged_memory_is_empty(memory: Memory, tmp_path: Path, damage: bytes
     """A part of it, other bytes at its end, or zeros after a power cut."""
     file = settled(tmp_path / "file")
     memory.hash(file)
-    (saved,) = (memory.workdir / "staged").iterdir()
+    (saved,) = (memory.workdir / "staged").glob("*/*")
     saved.write_bytes(saved.read_bytes()[:-40] + damage if damage != bytes(200) else damage)
     assert [memory.hash(file), memory.hash(file)] == [1, 0]
 
@@ -106,7 +106,7 @@ def test_it_is_bounded(memory: Memory, tmp_path: Path, monkeypatch: pytest.Monke
     """The oldest go first; what another process has added meanwhile stays."""
     monkeypatch.setattr(remembered_hashes, "MAX_ROWS", 3)
     files = [settled(tmp_path / f"file-{number}", b"%d" % number) for number in range(4)]
-    other = RememberedHashes(str(memory.workdir), "gpu01")
+    other = RememberedHashes(str(memory.workdir))
     memory.hash(files[0])
     other.hash(str(files[1]), memory.count)
     other.save()
@@ -118,20 +118,22 @@ def test_it_is_bounded(memory: Memory, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_without_a_work_directory(tmp_path: Path) -> None:
-    """Nothing is made for it."""
-    hashes = RememberedHashes(str(tmp_path / "none"), "gpu01")
-    hashes.hash(str(settled(tmp_path / "file")), lambda: None)
-    hashes.save()
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    """One is made, as a node that only gives files never had one; nothing is made where none is named."""
+    for workdir in (str(tmp_path / "new/work"), ""):
+        hashes = RememberedHashes(workdir)
+        hashes.hash(str(settled(tmp_path / "file")), lambda: None)
+        hashes.save()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "new"]
+    assert [path.name for path in (tmp_path / "new/work/staged").glob("*/*")] == ["hashes"]
 
 
 def test_large_files_are_read_at_the_same_time(memory: Memory, tmp_path: Path) -> None:
     """Each once, and what is remembered not at all."""
-    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    hashes = RememberedHashes(str(memory.workdir))
     files = [settled(tmp_path / f"file-{number}", bytes([number]) * MIN_AHEAD) for number in range(3)]
     hashes.hash(files[0], memory.count)
     hashes.save()
-    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    hashes = RememberedHashes(str(memory.workdir))
     together = threading.Barrier(2)
 
     def step() -> None:
@@ -147,7 +149,7 @@ def test_large_files_are_read_at_the_same_time(memory: Memory, tmp_path: Path) -
 
 def test_the_first_error_ends_the_reading(memory: Memory, tmp_path: Path) -> None:
     """Of the others not one is read to its end."""
-    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    hashes = RememberedHashes(str(memory.workdir))
     endless = tmp_path / "endless"
     with endless.open("wb") as file:
         file.truncate(1 << 40)
@@ -160,7 +162,7 @@ def test_the_first_error_ends_the_reading(memory: Memory, tmp_path: Path) -> Non
 
 def test_a_changed_file_is_read_again(memory: Memory, tmp_path: Path) -> None:
     """What was read ahead of it counts only for the same file."""
-    hashes = RememberedHashes(str(memory.workdir), "gpu01")
+    hashes = RememberedHashes(str(memory.workdir))
     file = settled(tmp_path / "file", b"1" * MIN_AHEAD)
     hashes.read_ahead([(str(file), file.stat())], memory.count)
     file.write_bytes(b"2" * MIN_AHEAD)

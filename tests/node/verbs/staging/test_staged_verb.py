@@ -122,7 +122,7 @@ def test_removal_of_all_of_it(tmp_path: Path) -> None:
     assert (tmp_path / "cache/model").is_dir()
     staged(tmp_path, do="remove")
     assert list((tmp_path / "cache").iterdir()) == []
-    assert not [path for path in (tmp_path / "work/staged").iterdir() if path.suffix in (".json", ".rows")]
+    assert not [path for path in (tmp_path / "work/staged").rglob("*") if path.suffix in (".json", ".rows")]
 
 
 def test_a_directory_of_the_stage(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_killed_process_holds_no_place(tmp_path: Path) -> None:
     """Its lock goes with it."""
     begin(tmp_path, die=True)
     take(tmp_path, tmp_path)
-    (locks,) = (tmp_path / "work/staged").glob("locks-*")
+    (locks,) = (tmp_path / "work/staged").glob("*/locks")
     assert [path.name for path in locks.iterdir()] == ["mutex"]
 
 
