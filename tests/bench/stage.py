@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from measuring import Bar, Sample, Way, alternate, compare, options_for, report, tell, wall_of
 from stage_peers import (
-    STAGE_HUB,
+    HUB_ALL,
+    HUB_ONE,
     kill_receiver,
     measure_cpu,
     remove,
@@ -38,7 +39,7 @@ from stage_peers import (
 
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
-from clusterctl.lab.labs import Lab, LabNode
+from clusterctl.lab.labs import Lab, LabNode, break_node, heal_node
 from clusterctl.lab.layout import DEFAULT_NICS
 
 TO_ONE, TO_ALL, RSYNC_ONE, RSYNC_ALL = "cp, to one", "cp, to all", "rsync, to one", "rsync, to each"
@@ -76,10 +77,11 @@ def main() -> None:
         seen,
         against=RSYNC_ONE,
     )
-    to_one, to_all, rsync, hub = (wall_of(seen[way]) for way in (TO_ONE, TO_ALL, RSYNC_ONE, STAGE_HUB))
+    to_one, to_all, rsync = (wall_of(seen[way]) for way in (TO_ONE, TO_ALL, RSYNC_ONE))
+    hub_to_one, hub_to_all = (wall_of(seen[way]) for way in (HUB_ONE, HUB_ALL))
     bars = [
         Bar("to all, x to one", to_all / to_one, MAX_TO_ALL),
-        Bar("from a hub to all, x to one", hub / to_one, MAX_TO_ALL),
+        Bar("from a hub to all, x to one", hub_to_all / hub_to_one, MAX_TO_ALL),
         Bar("to one, x rsync", to_one / rsync, MAX_TO_ONE),
         *once,
     ]
@@ -88,21 +90,39 @@ def main() -> None:
 
 def measure_once(lab: Lab, mib: int, to_all: float) -> list[Bar]:
     """Measure what needs no rounds: bytes, processor time, and the time with a node that dies."""
-    others, gib = lab.nodes[1:], mib / 1024
+    gib = mib / 1024
     before = measure_cpu(lab.nodes)
     sent = measure_sent(lab) / (mib << 20)
     ours = [(after - begun) / gib for begun, after in zip(before, measure_cpu(lab.nodes), strict=True)]
     rsync = measure_rsync_over_ssh(lab) / gib
     tell(f"processor seconds per GiB: {' '.join(f'{seconds:.2f}' for seconds in ours)}; rsync {rsync:.2f}")
-    timer = threading.Timer(to_all / 2, kill_receiver, [others[len(others) // 2]])
-    timer.start()
-    killed = time_cp(lab, others, check=False)
-    timer.join()
+    middle = lab.nodes[(len(lab.nodes) + 1) // 2]
+    killed = time_struck(lab, mib, lambda: kill_receiver(middle), to_all / 2, lacking=None)
+    dark = time_struck(lab, mib, lambda: break_node(lab, middle.name, "power"), to_all / 2, lacking=middle)
+    heal_node(lab, middle.name)
+    tell(f"a middle node without power: {dark:.2f} s, x to all: {dark / to_all:.2f}")
     return [
         Bar("leaves the source, x the content", sent, MAX_SENT),
         Bar("processor time of a receiver, x rsync over ssh", statistics.median(ours[1:]) / rsync, MAX_CPU),
-        Bar("a middle node dies half-way, x to all", killed / to_all, MAX_KILLED),
+        Bar("a middle receiver is killed half-way, x to all", killed / to_all, MAX_KILLED),
     ]
+
+
+def time_struck(
+    lab: Lab, mib: int, strike: Callable[[], object], after: float, lacking: LabNode | None
+) -> float:
+    """Return the seconds of a copy to all that a fault strikes; all but the node `lacking` must have the content."""
+    timer = threading.Timer(after, strike)
+    timer.start()
+    seconds, code, said = copy_to(lab, lab.nodes[1:])
+    timer.join()
+    others = [node for node in lab.nodes[1:] if lacking is None or node.name != lacking.name]
+    sizes = {node.name: int(node.run(["sh", "-c", "du -sm ~/target | cut -f1"]).stdout) for node in others}
+    is_right = lacking.name in said and code != 0 if lacking else code == 0
+    if not is_right or min(sizes.values()) < mib:
+        raise SystemExit(f"exit code {code}, MiB {sizes}\n{said}")
+    remove(others, "target")
+    return seconds
 
 
 def look_bar(lab: Lab, folder: Path) -> Bar:
@@ -169,12 +189,19 @@ def ways_of(lab: Lab) -> list[Way]:
     ]
 
 
-def time_cp(lab: Lab, receivers: Sequence[LabNode], *, check: bool = True) -> float:
-    """Copy to some nodes; gives seconds, starting the command included. `check`: all must get it."""
-    names = ",".join(node.name for node in receivers)
-    seconds = run_clusterctl(lab, "cp", f"{lab.nodes[0].name}:source", f"{names}:target/", check=check)
+def time_cp(lab: Lab, receivers: Sequence[LabNode]) -> float:
+    """Copy to some nodes; gives seconds, starting the command included."""
+    seconds, code, said = copy_to(lab, receivers)
+    if code:
+        raise SystemExit(said)
     remove(receivers, "target")
     return seconds
+
+
+def copy_to(lab: Lab, receivers: Sequence[LabNode]) -> tuple[float, int, str]:
+    """Copy to some nodes; gives seconds, the exit code, and what was printed as an error."""
+    names = ",".join(node.name for node in receivers)
+    return run_clusterctl(lab, "cp", f"{lab.nodes[0].name}:source", f"{names}:target/")
 
 
 def time_rsync(lab: Lab, receivers: Sequence[LabNode]) -> float:

@@ -19,7 +19,8 @@ from clusterctl.lab.labs import Lab, LabNode
 
 COMMAND = (sys.executable, "-m", "clusterctl")
 HUB = Path(__file__).parents[1] / "support/hub.py"
-STAGE_HUB, HF_EACH, ARIA_EACH = "stage hf://, to all", "hf download, on each", "aria2c, on each"
+HUB_ONE, HUB_ALL = "stage hf://, to one", "stage hf://, to all"
+HF_EACH, ARIA_EACH = "hf download, on each", "aria2c, on each"
 SPARSE_FILES, SPARSE_MB = 10_000, 2
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -45,8 +46,11 @@ def ways_from_hub(lab: Lab, folder: Path, url: str, parts: int) -> list[Way]:
     others = lab.nodes[1:]
     stage = [{"from": "hf://org/name", "to": "~/target"}]
     job = write_job(folder / "hub", len(others), stage, {"HF_ENDPOINT": url})
-    names = ",".join(node.name for node in others)
-    ways = [Way(STAGE_HUB, lambda: time_stage(lab, job, names, others))]
+    one = write_job(folder / "hub-one", 1, stage, {"HF_ENDPOINT": url})
+    ways = [
+        Way(HUB_ONE, lambda: time_stage(lab, one, others[:1])),
+        Way(HUB_ALL, lambda: time_stage(lab, job, others)),
+    ]
     if importlib.util.find_spec("huggingface_hub") is None:
         tell("huggingface_hub is not installed and left out: pip install huggingface_hub")
     else:
@@ -76,23 +80,30 @@ def time_on_each(lab: Lab, nodes: Sequence[LabNode], command: str) -> Sample:
     return Sample(seconds)
 
 
-def time_stage(lab: Lab, job: Path, pattern: str, nodes: Sequence[LabNode]) -> Sample:
+def time_stage(lab: Lab, job: Path, nodes: Sequence[LabNode]) -> Sample:
     """Stage what a job names, and remove it."""
-    seconds = run_clusterctl(lab, "stage", str(job), "--nodes", pattern)
+    seconds = stage_on(lab, job, nodes)
     remove(nodes, "target", ".clusterctl/staged")
     return Sample(seconds)
 
 
-def run_clusterctl(lab: Lab, *arguments: str, check: bool = True) -> float:
-    """Run a command; gives its seconds."""
+def stage_on(lab: Lab, job: Path, nodes: Sequence[LabNode]) -> float:
+    """Stage what a job names; gives the seconds."""
+    seconds, code, said = run_clusterctl(
+        lab, "stage", str(job), "--nodes", ",".join(node.name for node in nodes)
+    )
+    if code:
+        raise SystemExit(said)
+    return seconds
+
+
+def run_clusterctl(lab: Lab, *arguments: str) -> tuple[float, int, str]:
+    """Run a command; gives its seconds, its exit code, and what it printed as an error."""
     began = time.monotonic()
     done = subprocess.run(
         [*COMMAND, "-i", str(lab.inventory), *arguments], check=False, capture_output=True, text=True
     )
-    seconds = time.monotonic() - began
-    if done.returncode and check:
-        raise SystemExit(done.stderr)
-    return seconds
+    return time.monotonic() - began, done.returncode, done.stderr
 
 
 def write_job(folder: Path, nodes: int, stage: object, env: dict[str, str]) -> Path:
@@ -124,7 +135,7 @@ def time_second_look(lab: Lab, folder: Path) -> float:
     for name in ("sparse", "one"):
         stage = [{"from": f"{pair[0].name}:{name}", "to": "~/"}]
         job = write_job(folder / name, 1, stage, {})
-        looks = [run_clusterctl(lab, "stage", str(job), "--nodes", pair[1].name) for _ in range(4)]
+        looks = [stage_on(lab, job, pair[1:]) for _ in range(4)]
         tell(f"stage of {name}: " + " ".join(f"{look:.2f}" for look in looks))
         seconds[name] = min(looks[1:])
     remove(pair, "sparse", "one")
