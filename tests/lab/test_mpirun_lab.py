@@ -11,7 +11,7 @@ import pytest
 from conftest import Bed
 from driving import cctl, leftovers, make_project, read_until, start_cctl
 from variants import VARIANT
-from waiting import HANG
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, break_node
 from clusterctl.lab.layout import SLURM_INVENTORY
@@ -25,7 +25,7 @@ pytestmark = [
 
 # MPI without mpi4py: the handles are symbols of the library.
 ALLREDUCE = """
-import ctypes, os, time
+import ctypes, os, pathlib, sys, time
 mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
 def handle(name):
     return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
@@ -38,6 +38,22 @@ print("up", value.value, size.value, total.value, os.environ["RANK"], os.environ
       os.environ["OMPI_MCA_btl_tcp_if_include"], flush=True)
 {end}
 mpi.MPI_Finalize()
+"""
+
+# Each rank saves a file of its own, and the first one `done` when all have; the next attempt prints what it finds.
+SAVING = """
+folder = pathlib.Path(os.environ['CLUSTERCTL_OUTPUT_DIR'], 'step-10')
+resume = os.environ['CLUSTERCTL_RESUME']
+assert sys.argv[1] == resume and resume in ('', str(folder)), sys.argv
+if resume:
+    print('from', sorted(os.listdir(resume)), flush=True)
+else:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / str(value.value)).touch()
+    mpi.MPI_Barrier(world)
+    if value.value == 0:
+        (folder / 'done').touch()
+    time.sleep(600)
 """
 
 
@@ -123,14 +139,18 @@ def test_a_stop_leaves_nothing(cluster: Lab, tmp_path: Path) -> None:
 
 
 def test_a_lost_node_leaves_fewer_ranks(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
-    """With min_nodes mpirun starts as many ranks as the nodes that are left have."""
+    """With min_nodes mpirun starts as many ranks as the nodes that are left have, from the checkpoint of all."""
     lab = make_lab(n=3)
     last = lab.nodes[2].name
-    end = 'time.sleep(600 if os.environ["CLUSTERCTL_ATTEMPT"] == "1" else 0)'
     size = {"nodes": 3, "min_nodes": 2, "nproc_per_node": 2, "restart": {"max": 2}}
-    job = make_project(tmp_path, ALLREDUCE.format(end=end), launcher="mpirun", **size)
+    checkpoints = {"path": "${output_dir}/step-*", "complete": "done"}
+    source = ALLREDUCE.format(end=SAVING)
+    job = make_project(
+        tmp_path, source, launcher="mpirun", args=["${resume}"], checkpoints=checkpoints, **size
+    )
     launcher = start_cctl(lab, "launch", job, "--json")
     run = json.loads(read_until(launcher, "up 5 6 15"))["run"]
+    wait_until(lambda: '"safe"' in cctl(lab, "status", run, "--json").out, "the checkpoint has its copies")
     break_node(lab, last, "power")
     out, notices = launcher.communicate(timeout=HANG)
     verdict = json.loads(out.splitlines()[-1])["verdict"]
@@ -139,3 +159,5 @@ def test_a_lost_node_leaves_fewer_ranks(make_lab: Callable[..., Bed], tmp_path: 
     assert sorted(line for line in printed if line[1:] == ["4", "6"]) == [
         [str(n), "4", "6"] for n in range(4)
     ]
+    began = [line.partition("| ")[2] for line in cctl(lab, "logs", run).out.splitlines()]
+    assert began.count("from ['0', '1', '2', '3', '4', '5', 'done']") == 4, began

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from driving import cctl, leftovers, make_project, read_until, said, start_cctl
 from variants import VARIANT
-from waiting import HANG
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, break_node
 from clusterctl.protocol.run_paths import short_id
@@ -142,15 +142,54 @@ def test_a_run_whose_agent_is_killed_leaves_nothing(cluster: Lab, tmp_path: Path
     assert ray_directories(cluster) == []
 
 
+# A task on each node saves a file there, and the driver `done` when all have; a later attempt lists what it finds.
+SAVING = """
+import os, pathlib, sys, time
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+ray.init(logging_level="ERROR")
+folder = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"], "step-10")
+assert sys.argv[1] == os.environ["CLUSTERCTL_RESUME"]
+
+@ray.remote
+def save(number):
+    resume = os.environ["CLUSTERCTL_RESUME"]
+    if not resume:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(number)).write_text("part")
+    return sorted(os.listdir(resume)) if resume else []
+
+nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"])
+tasks = [save.options(scheduling_strategy=On(node["NodeID"], soft=False)).remote(n) for n, node in enumerate(nodes)]
+print("found", *ray.get(tasks), flush=True)
+if not sys.argv[1]:
+    (folder / "done").touch()
+    time.sleep(600)
+"""
+
+
 def test_a_lost_node_leaves_a_smaller_ray(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
-    """With min_nodes the next attempt waits for no more nodes than are left, and then runs the program."""
+    """With min_nodes the next attempt waits for the nodes that are left; each has the checkpoint of all."""
     lab = make_lab(n=3)
-    body = 'import time; time.sleep(600 if os.environ["CLUSTERCTL_ATTEMPT"] == "1" else 0)'
-    job = make_ray_job(tmp_path, body, min_nodes=2, restart={"max": 2})
-    launcher = start_cctl(lab, "launch", job, "--json", "--set", "nodes=3")
+    job = make_project(
+        tmp_path,
+        SAVING,
+        launcher="ray",
+        python=PYTHON,
+        nodes=3,
+        min_nodes=2,
+        restart={"max": 2},
+        args=["${resume}"],
+        checkpoints={"path": "${output_dir}/step-*", "complete": "done"},
+    )
+    launcher = start_cctl(lab, "launch", job, "--json")
     read_until(launcher, "Ray has 3 nodes")
+    run = json.loads(read_until(launcher, "found [] [] []"))["run"]
+    wait_until(lambda: '"safe"' in cctl(lab, "status", run, "--json").out, "the checkpoint has its copies")
     break_node(lab, lab.nodes[2].name, "power")
     read_until(launcher, "Ray has 2 nodes")
+    read_until(launcher, "found ['0', '1', '2', 'done'] ['0', '1', '2', 'done']")
     out, notices = launcher.communicate(timeout=HANG)
     verdict = json.loads(out.splitlines()[-1])["verdict"]
     assert (verdict["state"], verdict["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3}), (verdict, notices)

@@ -47,9 +47,12 @@ CHECKPOINTS = {"path": "${output_dir}/step-*", "complete": "done"}
 def test_a_node_has_no_power_and_a_spare_goes_on_from_its_checkpoint(
     make_lab: Callable[..., Lab], tmp_path: Path
 ) -> None:
-    """The spare has never had a file of the run; its rank and all others go on at the same step."""
+    """All ranks go on at the same step, forked from warm nodes; the spare has never had a file of the run."""
     lab = make_lab(n=4)
     names = [node.name for node in lab.nodes]
+    short = make_project(tmp_path / "warm", "import torch", nodes=4, alone="ok", keep_warm="2m")
+    assert cctl(lab, "launch", short).code == 0
+    wait_until(lambda: len(json.loads(cctl(lab, "ps", "--json").out)["warm"]) == 4, "all nodes are warm")
     job = make_project(
         tmp_path,
         COUNTING,
@@ -71,6 +74,10 @@ def test_a_node_has_no_power_and_a_spare_goes_on_from_its_checkpoint(
     assert "attempt 2 begins at 20" in line
     begun = cctl(lab, "logs", run, "--node", names[3]).out.splitlines()[-1]
     assert begun.endswith("attempt 2 begins at 20"), rest
+    kept = lab.nodes[0].run(["sh", "-c", f"cat ~/.clusterctl/runs/{run}/*/events.jsonl"]).stdout
+    assert [entry["method"] for entry in map(json.loads, kept.splitlines()) if entry["event"] == "warm"] == [
+        "fork"
+    ] * 2
     ended = document(lab, run)
     assert (ended["state"], ended["attempt"], ended["resumed"]) == ("SUCCEEDED", 2, "step-20"), ended
     assert leftovers(lab) == {}

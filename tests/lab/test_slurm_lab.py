@@ -168,24 +168,52 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     wait_until(lambda: "train.py" not in slurm.bed.ssh("gpu02", "ps ax"), "the other nodes have stopped")
 
 
+# Each node saves a file on its own disk; the directory that all see shows the first node when all have.
+SAVING = """
+import os, pathlib, sys, time
+
+attempt, node_rank, resume = os.environ["CLUSTERCTL_ATTEMPT"], os.environ["NODE_RANK"], os.environ["CLUSTERCTL_RESUME"]
+folder, seen_by_all = pathlib.Path("/tmp/saved/step-10"), pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"])
+print("attempt", attempt, *sys.argv[1:], os.environ["NNODES"], resume, flush=True)
+if resume:
+    print("found", sorted(os.listdir(resume)), flush=True)
+else:
+    folder.mkdir(parents=True)
+    (folder / node_rank).write_text("part")
+    (seen_by_all / f"saved{node_rank}").touch()
+    while node_rank == "0" and len(list(seen_by_all.glob("saved*"))) < 3:
+        time.sleep(0.05)
+    if node_rank == "0":
+        (folder / "done").touch()
+    time.sleep(600)
+"""
+
+
 @VARIANT
 def test_an_allocation_that_loses_a_node_goes_on_with_the_others(slurm: SlurmBed, tmp_path: Path) -> None:
-    """With min_nodes the nodes restart the run inside the allocation; Slurm neither ends nor requeues the job."""
-    script = """
-import os, sys, time
-print("attempt", os.environ["CLUSTERCTL_ATTEMPT"], *sys.argv[1:], os.environ["NNODES"], flush=True)
-time.sleep(600 if os.environ["CLUSTERCTL_ATTEMPT"] == "1" else 0)
-"""
-    size = {"nodes": 3, "min_nodes": 2, "nproc_per_node": 2, "restart": {"max": 2}}
-    job = make_project(tmp_path, script, launcher="python", args=["${node_rank}/${world_size}"], **size)
+    """The nodes restart the run inside the allocation, from the checkpoint of all; Slurm does not end or requeue it."""
+    job = make_project(
+        tmp_path,
+        SAVING,
+        launcher="python",
+        nodes=3,
+        min_nodes=2,
+        nproc_per_node=2,
+        restart={"max": 2},
+        args=["${node_rank}/${world_size}"],
+        checkpoints={"path": "/tmp/saved/step-*", "complete": "done"},
+    )
     launcher = start_cctl(slurm.bed, "-i", slurm.inventory, "launch", job, "--json")
     run = json.loads(read_until(launcher, "attempt 1 2/6 3"))["run"]
+    wait_until(lambda: '"safe"' in slurm.run("status", run, "--json").out, "the checkpoint has its copies")
     break_node(slurm.bed, "gpu03", "power")
     out, notices = launcher.communicate()
     verdict = json.loads(out.splitlines()[-1])["verdict"]
     assert (verdict["state"], verdict["smaller"]) == ("SUCCEEDED", {"nodes": 2, "of": 3}), (verdict, notices)
-    printed = {line.partition("| ")[2] for line in slurm.run("logs", run).out.splitlines()}
-    assert {"attempt 2 0/4 2", "attempt 2 1/4 2"} <= printed, printed
+    printed = [line.partition("| ")[2] for line in slurm.run("logs", run).out.splitlines()]
+    resumed = "/tmp/saved/step-10"
+    assert {f"attempt 2 0/4 2 {resumed}", f"attempt 2 1/4 2 {resumed}"} <= set(printed), printed
+    assert printed.count("found ['0', '1', '2', 'done']") == 2, printed
     wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
     assert slurm.json("status", run)["run"]["state"] == "SUCCEEDED"
 
