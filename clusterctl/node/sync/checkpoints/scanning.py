@@ -72,6 +72,11 @@ class Match:
         """Count the looks since which it is as before."""
         self.unchanged = before.unchanged + 1 if before.stamps == self.stamps else 0
 
+    @property
+    def written(self) -> int:
+        """Return when it was written (ns, by the clock of this node, for an order of its matches alone)."""
+        return max(stamp.ctime_ns for stamp in ([self.marker] if self.marker else self.stamps.values()))
+
 
 class Collection:
     """A generation that the hub asks for."""
@@ -165,11 +170,11 @@ class Scanner:
         return not is_hidden and not name.startswith(OWN_PREFIX) and fnmatch.fnmatchcase(name, self._pattern)
 
     def _find_marked(self) -> Iterator[Found]:
-        """Yield matches that seem whole for the first time, or again after a change.
+        """Yield matches that seem whole for the first time, or again after a change; what was written last comes last.
 
-        A script that removes files of an old checkpoint does not make it the newest one.
+        The last one is the newest for the hub. A script that removes files of an old checkpoint does not change that.
         """
-        for name, match in self._matches.items():
+        for name, match in sorted(self._matches.items(), key=lambda entry: entry[1].written):
             if self._complete:
                 whole: Stamps = {} if match.marker is None else {self._complete: match.marker}
             else:

@@ -78,3 +78,22 @@ def test_a_script_that_removes_files_makes_no_newer_checkpoint(tmp_path: Path) -
     assert marked() == []
     (folder / "model").write_text("another model")
     assert marked() == ["step-1"]
+
+
+def test_checkpoints_that_one_look_finds_come_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    """The last one is the newest for the hub: 10 after 8 and 9, whatever the order of their names."""
+    scanner = Scanner(f"{tmp_path}/step-*", "done")
+    scanner.begin()
+    scanner.paused.clear()
+    last = 0
+    for step in (8, 9, 10, 11):
+        marker = tmp_path / f"step-{step}" / "done"
+        marker.parent.mkdir()
+        while (
+            not marker.exists() or marker.stat().st_ctime_ns == last
+        ):  # two may fall into one tick of its clock
+            marker.write_text("")
+        last = marker.stat().st_ctime_ns
+    (tmp_path / "step-9" / "more").write_text("written after the marker")
+
+    assert [found.name for found in scanner.scan()] == ["step-8", "step-9", "step-10", "step-11"]
