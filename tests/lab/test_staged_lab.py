@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
-from driving import cctl, make_project, start_cctl
+from driving import cctl, leftovers, make_project, start_cctl
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
@@ -42,6 +43,29 @@ def test_check_compares_and_clean_removes_it(cluster: Lab, tmp_path: Path) -> No
     assert f"{names[0]}: 100.0 kB staged in all" in removed.out
     for index in range(len(names)):
         assert list(staged_path(cluster, index).iterdir()) == []
+
+
+def test_nodes_with_one_home_and_a_disk_each(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """Each remembers what is on its own disk: all of it is removed, and a node that only gives reads it once."""
+    lab = make_lab(n=3, shared_home=True)
+    giver, *others = lab.nodes
+    made = "mkdir -p ~/corpus && head -c 100000 /dev/urandom > ~/corpus/a && touch -d yesterday ~/corpus/a"
+    giver.run(["sh", "-c", made])
+    stage = [{"from": f"{giver.name}:corpus", "to": "/tmp/data/"}]
+    job = make_project(tmp_path, "", nodes=2, stage=stage)
+    names = ",".join(node.name for node in others)
+    staged = [cctl(lab, "stage", job, "--nodes", names, "--json") for _ in range(2)]
+    files = [
+        [node["files"] for node in json.loads(one.out)["staged"][0]["nodes"]]
+        for one in staged
+        if not one.code
+    ]
+    assert files == [[1, 1], [0, 0]], staged[0].err
+    assert giver.run(["sh", "-c", "ls ~/.clusterctl/staged/$(uname -n)"]).stdout == "hashes\n"
+    removed = cctl(lab, "clean", "--staged", "--nodes", names, "-y")
+    assert removed.code == 0, removed.err
+    left = [node.run(["sh", "-c", "find /tmp/data -type f"]).stdout for node in others]
+    assert (left, leftovers(lab)) == (["", ""], {})
 
 
 def test_a_killed_command_is_continued(cluster: Lab, tmp_path: Path) -> None:
