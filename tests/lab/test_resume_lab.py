@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from driving import cctl, leftovers, make_project, read_until, running_processes, start_cctl
 from waiting import wait_until
 
@@ -92,3 +93,79 @@ def document(lab: Lab, run: str) -> dict[str, Any]:
 def states(lab: Lab, run: str) -> dict[str, str]:
     """Return how far the checkpoints are, by name."""
     return {one["name"]: one["state"] for one in document(lab, run).get("checkpoints") or ()}
+
+
+# Each node saves a file of a megabyte, and the first one `done`; a later attempt, and a run that is to be quick, end.
+SAVING = """
+import os, pathlib, sys, time
+
+node_rank, resume = os.environ["NODE_RANK"], os.environ["CLUSTERCTL_RESUME"]
+folder = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"], "step-1")
+print("begins from", [resume], flush=True)
+if not resume and "quick" not in sys.argv:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / node_rank).write_bytes(os.urandom(1 << 20))
+    if node_rank == "0":
+        (folder / "done").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def hold_keeper(cluster: Lab) -> Iterator[Callable[[], None]]:
+    """Yield what slows the files that the first node gives to 10 kB/s, and nothing else of it."""
+    node = cluster.nodes[0]
+    tc = f"tc {{}} dev {node.plan.training_nic} "
+    classes = [("1", "10gbit"), ("2", "80kbit")]
+
+    def hold() -> None:
+        (pid,) = (one.pid for one in node.list_processes() if " keeper " in one.command)
+        sockets = node.run(["ss", "-ltnp"]).stdout.splitlines()
+        (port,) = {line.split()[3].rpartition(":")[2] for line in sockets if f"pid={pid}," in line}
+        steps = [f"{tc.format('qdisc add')} root handle 1: htb default 1"]
+        steps += [f"{tc.format('class add')} parent 1: classid 1:{n} htb rate {rate}" for n, rate in classes]
+        steps += [
+            f"{tc.format('filter add')} parent 1: protocol ip u32 match ip sport {port} 0xffff flowid 1:2"
+        ]
+        done = node.run(["sh", "-c", " && ".join(steps)], check=False)
+        if done.returncode:
+            pytest.skip(f"tc cannot slow a port here: {done.stderr.strip()}")
+
+    yield hold
+    node.run(["sh", "-c", tc.format("qdisc del") + " root"], check=False)
+
+
+@pytest.mark.parametrize("end", ["STOPPED", pytest.param("TIMEOUT", marks=pytest.mark.variant)])
+def test_a_run_that_ends_while_a_checkpoint_is_fetched(
+    cluster: Lab, tmp_path: Path, hold_keeper: Callable[[], None], end: str
+) -> None:
+    """By `stop`, or by its time limit: that is the verdict, nothing of it is left, and the next launch runs."""
+    job = make_project(
+        tmp_path,
+        SAVING,
+        name=f"fetch-{end.lower()}",
+        launcher="python",
+        nodes=2,
+        restart={"spares": 1},
+        time_limit="40s" if end == "TIMEOUT" else None,
+        checkpoints={"path": "${output_dir}/step-*", "complete": "done"},
+    )
+    launcher = start_cctl(cluster, "launch", job, "--json")
+    run = json.loads(read_until(launcher, "begins from ['']"))["run"]
+    wait_until(lambda: states(cluster, run).get("step-1") == "safe", "step-1 has its copies")
+    hold_keeper()
+    written = cluster.ssh("gpu02", f"cat ~/.clusterctl/runs/{run}/*-gpu02/state.json")
+    cluster.ssh("gpu02", f"kill -9 {json.loads(written)['agent']['pid']}")
+    wait_until(lambda: document(cluster, run)["attempt"] == 2, "the next attempt fetches its files")
+    if end == "STOPPED":
+        assert cctl(cluster, "stop", run, "-y").code == 0
+    out, notices = launcher.communicate()
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+
+    assert (verdict["state"], verdict["attempt"]) == (end, 2), (verdict, notices)
+    assert "begins from ['/" not in out, "no rank of the second attempt has begun"
+    assert leftovers(cluster) == {}
+    parts = "find ~/.clusterctl/outputs ~/.clusterctl/mirror -name '.clusterctl-*' -o -name '*.part'"
+    assert [node.run(["sh", "-c", parts], check=False).stdout for node in cluster.nodes] == [""] * 3
+    again = cctl(cluster, "launch", job, "--json", "--", "quick")
+    assert again.code == 0 and "begins from ['']" in again.out, again.err
