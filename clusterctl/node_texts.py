@@ -285,6 +285,7 @@ TEMPLATES = (
     # of checkpoints that the nodes keep
     to_translate("the process that keeps checkpoints has ended"),
     to_translate("the process that keeps checkpoints has ended: {why}"),
+    to_translate("it reports no progress within {seconds} s"),
     to_translate("it has no files"),
     to_translate("it has too many files"),
     to_translate("its name is not UTF-8"),

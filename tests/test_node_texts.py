@@ -23,6 +23,7 @@ NOT_SHOWN = {
     "the connection was closed",
     "a file changed in transfer: more than its {} bytes came",
     "a file changed in transfer: its content is not {}",
+    "{}; its first part came from another node",
     "no free port for the rendezvous: {} are in use",
     "node 0 cannot listen {} for the other nodes: {}",
 }

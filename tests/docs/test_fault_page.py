@@ -10,11 +10,11 @@ from pages import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "lab"))
 
-from fault_table import FAULTS, Fault
+from fault_table import CHECKPOINT_FAULTS, FAULTS, CheckpointFault, Fault
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_row_names_tests_that_exist(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", (*FAULTS, *CHECKPOINT_FAULTS), ids=lambda fault: fault.breaks)
+def test_a_row_names_tests_that_exist(fault: Fault | CheckpointFault) -> None:
     """A test that is renamed takes its row with it."""
     for test in fault.tests:
         file, _, name = test.partition("::")

@@ -259,3 +259,144 @@ FAULTS = (
         note="It is ended with the run, however the run ends.",
     ),
 )
+
+KEPT = "tests/node/sync/checkpoints/test_keepers_and_ledger.py::"
+KEEPERS = "tests/node/sync/checkpoints/test_keeper_faults.py::"
+FOUND = "tests/node/sync/checkpoints/test_checkpoints_kept.py::"
+LEDGER = "tests/node/gang/test_generations.py::"
+RESUMED = "tests/node/gang/test_resume.py::"
+STARTS = "tests/node/lifecycle/test_transitions_resume.py::"
+AGENT = "tests/node/supervise/test_keeper.py::"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFault:
+    """A fault while the nodes keep checkpoints for each other, and what the run does; it never ends by it."""
+
+    breaks: str
+    follows: str
+    tests: tuple[str, ...]
+
+
+CHECKPOINT_FAULTS = (
+    CheckpointFault(
+        breaks="a node is lost while it writes",
+        follows="the one before is restored",
+        tests=(
+            f"{KEPT}test_a_node_is_lost_while_it_writes",
+            f"{LEDGER}test_what_was_not_sealed_in_its_attempt_never_is",
+        ),
+    ),
+    CheckpointFault(
+        breaks="a node is lost while its files are copied",
+        follows="what had only begun to come counts for nothing; another node that has them is asked",
+        tests=(
+            f"{KEPT}test_a_node_is_lost_while_its_part_is_copied",
+            f"{KEEPERS}test_a_source_that_dies_in_the_middle",
+            f"{KEEPERS}test_a_keeper_that_is_killed_while_it_takes",
+        ),
+    ),
+    CheckpointFault(
+        breaks="a node is lost while others restore from it",
+        follows="they go on with another one, or the next attempt begins with what is left",
+        tests=(
+            f"{RESUMED}test_a_node_dies_while_others_fetch_its_files",
+            f"{KEEPERS}test_a_hand_over_is_given_up",
+        ),
+    ),
+    CheckpointFault(
+        breaks="two neighbours are lost at once",
+        follows="reported at once: `step-300` is lost, `step-200` is left",
+        tests=(
+            f"{KEPT}test_two_neighbours_are_lost_at_once",
+            f"{LEDGER}test_two_neighbours_die_at_once_and_it_is_known_at_once_what_is_left",
+        ),
+    ),
+    CheckpointFault(
+        breaks="nodes are lost at random moments",
+        follows="no safe checkpoint is lost, nothing wrong is chosen",
+        tests=(f"{LEDGER}test_no_safe_generation_is_lost_with_one_node_and_nothing_wrong_is_ever_chosen",),
+    ),
+    CheckpointFault(
+        breaks="a byte of a copy is wrong",
+        follows="it is taken from another node, or the one before is restored",
+        tests=(
+            f"{RESUMED}test_a_byte_of_the_only_copy_is_wrong_and_the_one_before_is_taken",
+            f"{KEEPERS}test_a_damaged_copy_is_not_reported",
+            f"{KEEPERS}test_a_part_comes_from_another_node_if_the_first_is_wrong",
+        ),
+    ),
+    CheckpointFault(
+        breaks="a node writes its files later than the others",
+        follows="it is waited for; a checkpoint without its files is void",
+        tests=(
+            f"{FOUND}test_a_node_that_has_no_files_yet_has_time_to_write_them",
+            f"{FOUND}test_files_that_come_after_a_node_has_reported_none",
+            f"{LEDGER}test_a_seal_without_files_that_came_later_is_void",
+        ),
+    ),
+    CheckpointFault(
+        breaks="two runs write to one directory",
+        follows="the second keeps nothing until the first has ended (CC-CKPT-012)",
+        tests=(f"{KEEPERS}test_two_runs_that_write_to_one_directory",),
+    ),
+    CheckpointFault(
+        breaks="the script removes a checkpoint while it is read",
+        follows="it is skipped or not safe, the next one is copied",
+        tests=(
+            f"{KEPT}test_files_are_removed_while_they_are_copied",
+            f"{KEEPERS}test_what_the_script_removes_before_it_is_copied_is_not_copied",
+        ),
+    ),
+    CheckpointFault(
+        breaks="the disk of the neighbour is full",
+        follows="reported (CC-CKPT-010); another node takes the copy, or the same one later",
+        tests=(
+            f"{KEEPERS}test_a_full_disk_of_the_neighbour",
+            f"{KEPT}test_a_full_disk_has_room_again",
+            f"{LEDGER}test_where_the_disk_of_the_neighbour_is_full_the_next_node_takes_the_copy",
+        ),
+    ),
+    CheckpointFault(
+        breaks="clocks differ by hours",
+        follows="no effect: the number of the seal decides what is newest",
+        tests=(f"{KEPT}test_clocks_that_differ_by_hours",),
+    ),
+    CheckpointFault(
+        breaks="a checkpoint is larger than memory",
+        follows="no effect: it is read and sent in pieces",
+        tests=(f"{KEPT}test_a_checkpoint_that_is_larger_than_memory",),
+    ),
+    CheckpointFault(
+        breaks="a node offers a newer checkpoint that no other has seen",
+        follows="it is not restored",
+        tests=(
+            f"{LEDGER}test_a_seal_that_only_one_other_node_reports_is_not_believed",
+            f"{KEEPERS}test_a_hostile_manifest",
+        ),
+    ),
+    CheckpointFault(
+        breaks="`stop` or the time limit while files are restored",
+        follows="the run ends at once, nothing is left",
+        tests=(
+            f"{RESUMED}test_a_stop_while_files_are_fetched_ends_all",
+            f"{STARTS}test_a_stop_gives_a_restore_up",
+        ),
+    ),
+    CheckpointFault(
+        breaks="the nodes see the same files",
+        follows="nothing is copied, and it is reported once",
+        tests=(
+            f"{RESUMED}test_nodes_that_write_to_one_directory_copy_nothing",
+            f"{KEEPERS}test_nodes_that_see_the_same_files",
+        ),
+    ),
+    CheckpointFault(
+        breaks="the process that keeps checkpoints dies, or hangs while it restores",
+        follows="reported (CC-CKPT-014); the run goes on, and the node that cannot restore is replaced",
+        tests=(
+            f"{RESUMED}test_a_keeper_that_is_killed_costs_no_run_and_nothing_that_is_safe",
+            f"{AGENT}test_a_restore_that_goes_on_no_more_is_ended",
+        ),
+    ),
+)

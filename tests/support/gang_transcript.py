@@ -317,7 +317,8 @@ class World:
             )
             spec.update(slot=slot, slots=count, spare=slot >= self.nodes, roster=roster, restart=restart)
             if "copies" in self.settings:
-                spec["checkpoints"] = {"copies": int(self.settings["copies"]), "keep": 2}
+                copies = int(self.settings["copies"])
+                spec["checkpoints"] = {"copies": copies, "keep": 2, "needs": "all"}
             spec.update(attempt=1, module=self.settings.get("module", "torch.distributed.run"))
         return cast("Spec", spec)  # what a gang reads of it
 

@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from waiting import HANG
+from waiting import HANG, wait_until
 
+from clusterctl.node.gang.generations import Ledger
 from clusterctl.protocol.messages import record
 from clusterctl.protocol.messages.checkpoints import (
     Address,
@@ -27,7 +28,7 @@ from clusterctl.protocol.messages.checkpoints import (
     Restore,
     Seal,
 )
-from clusterctl.protocol.ranks import NodeRank
+from clusterctl.protocol.ranks import NodeRank, Slot
 
 TOKEN = "ab" * 32
 RUN = "train-20260101-000000-abcd"
@@ -63,7 +64,7 @@ class NodeKeeper:
             "look": 0.05,
             **settings,
         }
-        self._send(KeeperSettings(**values))
+        self.send(KeeperSettings(**values))
         threading.Thread(target=self._read, daemon=True).start()
         self.port = self.wait("listening").port
 
@@ -75,12 +76,22 @@ class NodeKeeper:
                 self._reports.put(report)
         self._reports.put(None)
 
-    def _send(self, value: record.Record) -> None:
+    def poll(self) -> list[KeeperReport]:
+        """Return the reports that have come meanwhile; none more once it has ended."""
+        found: list[KeeperReport] = []
+        with suppress(queue.Empty):
+            while (report := self._reports.get_nowait()) is not None:
+                found.append(report)
+        self.seen += found
+        return found
+
+    def send(self, value: record.Record) -> None:
+        """Send a record as the agent does."""
         self._channel.sendall(json.dumps(record.to_json(value)).encode() + b"\n")
 
     def order(self, do: str, **values: Any) -> None:
         """Send an order."""
-        self._send(KeeperOrder(do=do, **values))
+        self.send(KeeperOrder(do=do, **values))
 
     def wait(self, event: str, fits: Callable[[KeeperReport], bool] = lambda _: True) -> KeeperReport:
         """Wait for a report; others that come before it are in `seen`."""
@@ -201,6 +212,77 @@ class Ring:
         seal = self.seal(name, attempt)
         self.mirror(seal)
         return seal
+
+
+class LedgerRing:
+    """Keepers, and the ledger of a hub, which orders and chooses; spares come after the node ranks."""
+
+    def __init__(self, *nodes: NodeKeeper, ranks: int, copies: int = 2, keep: int = 2) -> None:
+        self.nodes = {Slot(node.number): node for node in nodes}
+        self.ledger = Ledger(copies, keep)
+        self.seen: list[tuple[str, str, str]] = []
+        self.begin(1, dict(list(zip(self.nodes, map(NodeRank, range(ranks)), strict=False))))
+
+    def begin(self, attempt: int, ranks: dict[Slot, NodeRank]) -> None:
+        """Begin an attempt."""
+        for slot, node in self.nodes.items():
+            node.send(KeeperOrder(do="begin", attempt=attempt, node_rank=ranks.get(slot, -1)))
+        for slot in ranks:
+            self.nodes[slot].wait("begun", lambda report: report.attempt == attempt)
+        self.ranks = ranks
+        for slot, node in self.nodes.items():
+            self.ledger.set_address(slot, "127.0.0.1", node.port)
+        self.ledger.begin(attempt, ranks, self.nodes.keys() - ranks.keys())
+
+    def save(self, name: str, **files: bytes) -> None:
+        """Write a checkpoint on all nodes that have a rank, with a file of each one's own."""
+        for slot in self.ranks:
+            node = self.nodes[slot]
+            node.write(name, **{f"{node.node}.pt": f"{name} of {node.node}".encode()}, **files)
+
+    def serve(self, condition: Callable[[], object], what: str) -> None:
+        """Carry out orders, and hand over reports, until something holds."""
+
+        def turn() -> object:
+            orders, self.ledger.orders = self.ledger.orders, []
+            for slot, order in orders:
+                for receiver in self.nodes if slot is None else {slot} & self.nodes.keys():
+                    self.nodes[receiver].send(order)
+            for slot, node in self.nodes.items():
+                for report in node.poll():
+                    self.ledger.on_report(slot, report)
+            for event in self.ledger.events:
+                self.seen.append((event["name"], str(event["state"]), event["note"]))
+            self.ledger.events.clear()
+            return condition()
+
+        wait_until(turn, what)
+
+    def wait_for(self, name: str, state: str = "safe") -> None:
+        """Wait until a checkpoint is so far."""
+        self.serve(lambda: (name, state) in [seen[:2] for seen in self.seen], f"{name} {state}")
+
+    def lose(self, *slots: int) -> None:
+        """Lose nodes, all at once."""
+        for slot in slots:
+            self.nodes[Slot(slot)].kill()
+        for slot in slots:
+            del self.nodes[Slot(slot)]
+        for slot in slots:
+            self.ledger.on_lost(Slot(slot))
+        self.serve(lambda: True, "")
+
+    def choose(self, attempt: int) -> Restore | None:
+        """End an attempt, and choose what the next one goes on from."""
+        for slot, node in self.nodes.items():
+            node.order("pause")
+            node.order("conclude", attempt=attempt, serial=1000 + attempt)
+            for report in node.poll():
+                self.ledger.on_report(slot, report)
+            self.ledger.on_report(slot, node.wait("kept", lambda report: report.serial == 1000 + attempt))
+        chosen = self.ledger.choose(set(self.nodes), min(self.nodes))
+        self.serve(lambda: True, "")
+        return chosen
 
 
 def restore_from(seal: Seal, *held: tuple[NodeKeeper, KeeperReport]) -> Restore:

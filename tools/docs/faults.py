@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "lab"))
 
-from fault_table import FAULTS, Fault
+from fault_table import CHECKPOINT_FAULTS, FAULTS, Fault
 from tables import table
 
 MEASURED = Path(__file__).parent / "measured" / "faults.json"
@@ -20,11 +20,14 @@ Rows = Iterator[tuple[str, ...]]
 
 
 def fault_table(name: str) -> str:
-    """Write what the tests strike, or what the bench has measured."""
+    """Write what the tests strike, also while checkpoints are kept, or what the bench has measured."""
     if name == "struck":
         return table(
             ("what breaks", "how it is made", "within", "the screen shows", "exit code", ""), struck()
         )
+    if name == "checkpoints":
+        rows = ((fault.breaks, fault.follows) for fault in CHECKPOINT_FAULTS)
+        return table(("what breaks", "what the run does"), rows)
     return f"{table(measured_headings(), measured())}\n{machine()}\n"
 
 

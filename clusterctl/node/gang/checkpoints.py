@@ -35,7 +35,7 @@ class Checkpoints:
         if spec is not None:
             from .generations import Ledger  # noqa: PLC0415, RUF100 - most runs keep no checkpoints
 
-            self._ledger = Ledger(spec["copies"], spec["keep"])
+            self._ledger = Ledger(spec["copies"], spec["keep"], spec["needs"])
 
     def lead(self, present: Callable[[], Set[Slot]], send: Callable[[Slot, CheckpointOrder], None]) -> None:
         """Act as the hub from now on: which nodes are here, and what sends to one of the others."""

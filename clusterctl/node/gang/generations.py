@@ -48,6 +48,7 @@ LATE_FILES = "files of a node came after the others were read; it is read again"
 REPLACED = "a newer one came while another was being copied"
 SAME_FILES = "all nodes see the same files, nothing is copied"
 NOTHING_LEFT = "no checkpoint is left"
+MAX_RETRIES = 5
 HEX = frozenset("0123456789abcdef")
 
 
@@ -81,7 +82,7 @@ class Generation:
         self.seal: Optional[Seal] = None
         self.sealed_at = 0.0
         self.holders: Dict[NodeRank, Set[Slot]] = {}
-        self.taking: Set[Tuple[NodeRank, Slot]] = set()
+        self.taking: Dict[Tuple[NodeRank, Slot], Optional[Slot]] = {}  # from which node first
         self.refused: Set[Tuple[NodeRank, Slot]] = set()
         self.is_tracked = (
             False  # whether it is known who has the parts: on a peer, and a hub that came later, it is not
@@ -89,6 +90,7 @@ class Generation:
         self.is_rejected = (
             False  # whether it is void, or could not be restored although nodes reported to have it
         )
+        self.retries = 0  # of copies that were refused
         self.promised = 0  # copies that a hub has reported to a peer
         self.state: GenerationState = "collecting"
         self.note = ""
@@ -165,8 +167,8 @@ class Generation:
 class Ledger:
     """The generations of a run; what is to be sent collects in `orders`, what people should know in `events`."""
 
-    def __init__(self, copies: int, keep: int) -> None:
-        self._copies, self._keep = copies, keep  # copies: 0 for every node
+    def __init__(self, copies: int, keep: int, needs: str = "all") -> None:
+        self._copies, self._keep, self._needs = copies, keep, needs  # copies: 0 for every node
         self.orders: List[Tuple[Optional[Slot], KeeperOrder]] = []  # None: to all
         self.events: List[JournalFacts] = []
         self.seals = 0  # the number of the newest one that was made here or is known
@@ -179,6 +181,7 @@ class Ledger:
         self._addresses: Dict[Slot, Address] = {}
         self._kept: Dict[Slot, Tuple[Held, ...]] = {}
         self._has_noted_shared = False
+        self._chosen: Optional[Generation] = None  # what the next attempt restores
 
     @property
     def states(self) -> List[CheckpointState]:
@@ -211,12 +214,23 @@ class Ledger:
         self._attempt, self._node_ranks = attempt, dict(node_ranks)
         self._ring = [*sorted(node_ranks, key=node_ranks.__getitem__), *sorted(idle)]
         self._kept.clear()
+        self._add_restored()
         newest = next((one for one in self._sealed if one.state in ("copying", "safe")), None)
         for generation in self._sealed:
             generation.taking.clear()
         if newest is not None:  # a lost node has taken copies with it
             newest.refused.clear()
+            newest.retries = 0
             self._copy(newest)
+
+    def _add_restored(self) -> None:
+        """Count the nodes of the attempt as holders of what was chosen for it: they have restored it."""
+        if self._chosen is not None:
+            for part in self._chosen.filled_parts:
+                ranks = self._node_ranks.items()
+                added = {slot for slot, rank in ranks if self._needs == "all" or rank == part.node_rank}
+                self._chosen.holders.setdefault(part.node_rank, set()).update(added)
+            self._chosen = None
 
     def on_order(self, order: KeeperOrder) -> None:
         """Take what another node, which is the hub, has its keepers do."""
@@ -369,16 +383,27 @@ class Ledger:
         for part in generation.filled_parts:
             holders = generation.holders.setdefault(part.node_rank, set())
             receivers = {slot for rank, slot in generation.taking if rank == part.node_rank}
+            most = min(wanted, 2 * len(holders))  # each node that has it sends it to one at a time
             for slot in self._receivers(generation, part.node_rank):
-                if len(holders | receivers) < wanted and slot not in holders | receivers:
+                if len(holders | receivers) < most and slot not in holders | receivers:
                     receivers.add(slot)
                     self._order_copy(generation, part, slot)
             missing = missing or len(holders) < wanted
         if not missing and generation.state == "copying":
+            generation.note = ""
             self._secure(generation)
-        elif missing and not generation.taking and generation is self._current:
-            self._journal(generation)  # no node is left that could take one
-            self._finish_current()
+        elif missing and not generation.taking:
+            if generation is self._current:
+                self._journal(generation)  # no node is left that could take one
+                self._finish_current()
+            self._retry(generation)
+
+    def _retry(self, generation: Generation) -> None:
+        """Ask the nodes again that could not take a copy: the disk may have room now, the other node be less busy."""
+        if generation.refused and generation.retries < MAX_RETRIES and generation is self._sealed[0]:
+            generation.retries += 1
+            generation.refused.clear()
+            self._copy(generation)
 
     def _receivers(self, generation: Generation, rank: NodeRank) -> List[Slot]:
         """Return the ring from the node behind the one that wrote a part on."""
@@ -388,15 +413,20 @@ class Ledger:
         return [slot for slot in ring[start:] + ring[:start] if (rank, slot) not in generation.refused]
 
     def _order_copy(self, generation: Generation, part: Part, slot: Slot) -> None:
-        generation.taking.add((part.node_rank, slot))
         name, attempt = generation.key
-        sources = self._sources(generation.holders[part.node_rank], slot)
+        giving = list(generation.taking.values())
+        holders = sorted(self._known(generation.holders[part.node_rank]), key=giving.count)
+        generation.taking[part.node_rank, slot] = holders[0] if holders else None
+        sources = tuple(self._addresses[holder] for holder in holders[:MAX_SOURCES])
         order = KeeperOrder(do="take", attempt=attempt, name=name, part=part, sources=sources)
-        self.orders.append((slot, order))
+        self.orders.append((slot, order.replace(serial=generation.retries)))
+
+    def _known(self, holders: Set[Slot]) -> List[Slot]:
+        return [slot for slot in sorted(holders) if slot in self._addresses]
 
     def _sources(self, holders: Set[Slot], first: Slot) -> Tuple[Address, ...]:
         """Return where a part is; different nodes begin with different sources."""
-        known = [slot for slot in sorted(holders) if slot in self._addresses]
+        known = self._known(holders)
         start = first % len(known) if known else 0
         return tuple(self._addresses[slot] for slot in known[start:] + known[:start])[:MAX_SOURCES]
 
@@ -405,7 +435,7 @@ class Ledger:
         asked = (NodeRank(report.node_rank), slot)
         if generation is None or asked not in generation.taking:
             return
-        generation.taking.discard(asked)
+        del generation.taking[asked]
         if report.why:
             generation.refused.add(asked)
             generation.note = report.why
@@ -442,7 +472,9 @@ class Ledger:
         self._ring = [other for other in self._ring if other != slot]
         self._kept.pop(slot, None)
         for generation in self._sealed:
-            generation.taking = {(rank, receiver) for rank, receiver in generation.taking if receiver != slot}
+            generation.taking = {
+                asked: source for asked, source in generation.taking.items() if asked[1] != slot
+            }
             if generation.is_tracked:
                 generation.set_holder(slot, ())
         self._find_lost([one for one in self._sealed if one.is_tracked], self._holders)
@@ -473,11 +505,13 @@ class Ledger:
 
     def choose(self, present: Set[Slot], own: Slot) -> Optional[Restore]:
         """Choose the newest generation that these nodes have whole; None: from scratch."""
+        self._chosen = None
         self._adopt(present, own)
         self._find_lost(self._sealed, present)
         for generation in self._sealed:
             seal = generation.seal
             if seal is not None and generation.can_be_restored(present):
+                self._chosen = generation
                 generation.state = "copying" if generation.state == "lost" else generation.state
                 parts = [
                     PartSources(

@@ -42,6 +42,9 @@ Question = Tuple[str, str, int, int]  # that an order asks, and a report answers
 
 MAX_STARTS = 4
 LOOK_INTERVAL = 2.0  # seconds
+# Seconds without a report of a keeper that restores. It sends one every 5 s, and waits for no node longer than 20 s; a
+# disk or network file system that lets it wait for a minute does not answer.
+SILENT_LIMIT = 60.0
 FRESH = ("begin", "conclude", "restore")  # orders for which an ended keeper is started again
 ANSWERS = {"begin": "begun", "collect": "part", "take": "held", "conclude": "kept", "restore": "restored"}
 FAILED = "CC-CKPT-014"
@@ -84,6 +87,7 @@ class Keeper:
     def pause(self) -> None:
         """Take nothing as complete any more; a restore that was asked for before has no answer."""
         self._open = {question: order for question, order in self._open.items() if order.do != "restore"}
+        self._expect_no_progress()
         self.send(KeeperOrder(do="pause"))
 
     def restore(self, resume: Restore, attempt: int, node_rank: NodeRank) -> None:
@@ -91,6 +95,12 @@ class Keeper:
         order = KeeperOrder(do="restore", attempt=resume.seal.attempt, name=resume.seal.name)
         parts = tuple(part.replace(sources=rotate(part.sources, node_rank)) for part in resume.parts)
         self.send(order.replace(restore=resume.replace(parts=parts), node_rank=node_rank, serial=attempt))
+        if self._socket is not None:
+            self._socket.set_timeout("it reports no progress", SILENT_LIMIT, idle=True)
+
+    def _expect_no_progress(self) -> None:
+        if self._socket is not None:
+            self._socket.clear_timeout()
 
     def send(self, order: KeeperOrder) -> None:
         """Send an order; where no keeper runs, and this begins nothing new, it is answered here."""
@@ -172,21 +182,26 @@ class Keeper:
         if report.event == "listening":
             self._port = report.port
             return
+        if report.event == "restoring":
+            return  # its bytes have shown that it lives
         question = find_question(report.event, report)
         if question is not None and self._open.pop(question, None) is None:
             return
+        if report.event == "restored":
+            self._expect_no_progress()
         self._on_report(report.replace(port=self._port))
 
     def _on_close(self, why: str) -> None:
         """Answer what is open; the end of the process itself is seen as that of any child."""
+        ended = f"{ENDED}: {why}"
         self._socket = None
         if self._pid is not None:  # it may have closed its end only
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-        self._on_report(KeeperReport(event="note", why=f"{ENDED}: {why}"))
-        self._answer_all()
+        self._on_report(KeeperReport(event="note", code=FAILED, why=ended))
+        self._answer_all(ended)
 
-    def _answer_all(self) -> None:
+    def _answer_all(self, why: str = ENDED) -> None:
         orders = list(self._open.values())
         self._open.clear()
         for order in orders:
@@ -197,7 +212,7 @@ class Keeper:
                 node_rank=part_rank(order),
                 serial=order.serial,
                 code=FAILED,
-                why=ENDED,
+                why=why,
             )
             self._on_report(report)
 

@@ -79,7 +79,7 @@ class Provider:
     `coming` are those that this node still lacks, and gives as they arrive.
     """
 
-    most = 4  # receivers at once; who comes beyond that is turned away
+    most = 4  # receivers at once; others are disconnected
 
     def __init__(self, store: Store, sizes: Dict[str, int], offer: Offer) -> None:
         self._store = store
@@ -181,13 +181,13 @@ def receive(
     missing: Set[str],
     provider: Source,
     observe: Observe,
-) -> str:
-    """Take what is missing from a provider; gives what went wrong, if anything; `missing` keeps what did not come.
+) -> Optional[Exception]:
+    """Take what is missing from a provider; return what went wrong: CC-SYNC-009 if its contents are not those.
 
-    A content of which only a part has come goes on there with the next provider, unless it was wrong. For each frame
-    `observe` receives how many bytes came with it, or for how many seconds the provider had nothing to send; where it
-    returns True, the client has named another provider or has left.
-    An OSError is the store's: the disk here is full, or worse.
+    `missing` keeps what did not come. A content of which only a part has come goes on there with the next provider,
+    unless it was wrong. `observe` receives for each frame its bytes, or the seconds that the provider had nothing to
+    send; where it returns True, the client has named another or left.
+    An OSError is the store's.
     """
     held = keep_held(store, sizes)
     try:
@@ -198,15 +198,15 @@ def receive(
             elif not waited:
                 size = _store_contents(store, sizes, missing, header, body)
             if observe(size, waited):
-                return ""
+                return None
         if missing:
-            raise TransferError("it does not have all contents")
+            return VerbError("CC-SYNC-009", "it does not have all contents")
     except TransferError as error:
-        return str(error) if missing else ""
+        return error if missing else None
     except VerbError as error:
         store.abandon()
-        return f"{error}; its first part came from another node" if held else str(error)
-    return ""
+        return VerbError(error.code, f"{error}; its first part came from another node") if held else error
+    return None
 
 
 def _store_contents(

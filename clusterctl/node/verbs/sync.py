@@ -166,7 +166,7 @@ def receive_from_provider(
         store.wrong_parts.clear()
         problem = receive(store, sizes, missing, source, observe)
     if problem:
-        heartbeat.send({"missing": sorted(missing), "source_problem": problem, "turn": source["turn"]})
+        heartbeat.send({"missing": sorted(missing), "source_problem": str(problem), "turn": source["turn"]})
 
 
 def find_missing(store: Store, sizes: Dict[str, int], heartbeat: Heartbeat) -> Set[str]:

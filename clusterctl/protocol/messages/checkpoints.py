@@ -93,7 +93,7 @@ class Restore(Record):
 
 
 ORDERS = ("begin", "collect", "take", "seal", "safe", "pause", "conclude", "restore")
-REPORTS = ("listening", "begun", "marked", "part", "late", "held", "kept", "restored", "note")
+REPORTS = ("listening", "begun", "marked", "part", "late", "held", "kept", "restoring", "restored", "note")
 
 
 class KeeperSettings(Record):
@@ -117,7 +117,8 @@ class KeeperOrder(Record):
     begin     attempt, node_rank (-1: a spare): what is there now is no checkpoint of this attempt; watch from now on
     collect   attempt, name, identity, node_rank: report the part once it has settled; both are those of the node that
               saw it first
-    take      attempt, name, part, sources: take a part of a generation, whose seal comes before it
+    take      attempt, name, part, sources: take a part of a generation, whose seal comes before it; `serial`: how often
+              no node could take it, the more often the later
     seal      seal
     safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more, with
               `seal`: that one, made without the files of a node that came later, is void
@@ -153,6 +154,7 @@ class KeeperReport(Record):
     late       attempt, name: files have come after it reported a part without any
     held       attempt, name, node_rank: that part is here, or why not
     kept       held, port, serial: what is here of sealed generations, checked now
+    restoring  name, bytes, serial: a restore goes on (agent only)
     restored   name, path, files, bytes, seconds, serial: that of its `restore`; to the hub only if it has failed
     note       name, code, why: for the journal and the report; a checkpoint was skipped, a disk is full (agent only)
     """

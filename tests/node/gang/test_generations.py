@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 
 import pytest
 from memory_keepers import PORT, MemoryKeeper, digest_of
 
-from clusterctl.node.gang.generations import Ledger, is_sound
+from clusterctl.node.gang.generations import MAX_RETRIES, Ledger, is_sound
 from clusterctl.protocol.messages.checkpoints import (
     Address,
     Held,
@@ -26,8 +26,10 @@ pytestmark = pytest.mark.unit
 class Nodes:
     """Some nodes with a keeper each, and the ledger of their hub; the first slots have the node ranks."""
 
-    def __init__(self, ranks: int = 3, spares: int = 0, copies: int = 2, keep: int = 2) -> None:
-        self.ledger = Ledger(copies, keep)
+    def __init__(
+        self, ranks: int = 3, spares: int = 0, copies: int = 2, keep: int = 2, needs: str = "all"
+    ) -> None:
+        self.ledger = Ledger(copies, keep, needs)
         self.reports: deque[tuple[int, KeeperReport]] = deque()
         self.keepers: dict[int, MemoryKeeper] = {}
         for slot in range(ranks + spares):
@@ -408,16 +410,34 @@ def test_a_copy_that_nobody_asked_for_does_not_count() -> None:
 
 def test_a_later_attempt_first_makes_the_copies_again_that_a_lost_node_had() -> None:
     """Else the loss of another node would cost the generation that the run has just gone on from."""
-    nodes = Nodes(ranks=3, spares=1)
+    nodes = Nodes(ranks=3, spares=1, needs="own")
     nodes.save("step-1")
     nodes.lose(1)
     nodes.choose()
+    nodes.keepers[3].parts.add(("step-1", 1, 1))
     nodes.ranks = {Slot(0): NodeRank(0), Slot(3): NodeRank(1), Slot(2): NodeRank(2)}
     nodes.begin(2)
     held = [
         sum(("step-1", 1, rank) in keeper.parts for keeper in nodes.keepers.values()) for rank in range(3)
     ]
     assert held == [2, 2, 2]
+
+
+def test_what_all_nodes_have_restored_outlives_the_next_two() -> None:
+    """It is in its place on every node of the attempt: nothing is copied, and it is named as what is left at once."""
+    nodes = Nodes(ranks=4)
+    nodes.save("step-1")
+    chosen = nodes.choose()
+    for keeper in nodes.keepers.values():
+        keeper.on_order(KeeperOrder(do="restore", restore=chosen))
+    taken = [len(nodes.orders(slot, "take")) for slot in nodes.keepers]
+    nodes.begin(2)
+    nodes.save("step-2")
+    nodes.lose(1, 2)
+
+    assert [len(nodes.orders(slot, "take")) for slot in nodes.keepers] == [taken[0] + 1, taken[3] + 1]
+    assert nodes.seen[-1] == ("step-2", "lost", "step-1 is left")
+    assert nodes.state("step-1") == "safe"
 
 
 def test_what_is_written_again_is_sealed_again_and_the_new_content_is_chosen() -> None:
@@ -563,3 +583,87 @@ def test_what_a_node_holds_is_read_from_its_report_alone() -> None:
     seal = nodes.keepers[0].seals["step-1", 1]
     nodes.hear(1, KeeperReport(event="kept", held=(Held(seal=seal, parts=(NodeRank(1),)),)))
     assert chosen_name(nodes.ledger.choose({Slot(0), Slot(1)}, Slot(0))) == "step-1"
+
+
+class Rounds:
+    """Has all takers of a round take at the same time, and counts how often each node gives something."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self.given: list[Counter[int]] = []
+
+    def copy(self, name: str) -> None:
+        """Save a checkpoint, and take its copies round by round."""
+        for keeper in self.nodes.keepers.values():
+            keeper.silent = {"take"}
+        self.nodes.save(name)
+        done = dict.fromkeys(self.nodes.keepers, 0)
+        while True:
+            taken = [(slot, self.nodes.orders(slot, "take")[done[slot] :]) for slot in done]
+            done = {slot: done[slot] + len(orders) for slot, orders in taken}
+            if not any(orders for _, orders in taken):
+                return
+            self.given.append(
+                Counter(order.sources[0].port - PORT for _, orders in taken for order in orders)
+            )
+            for slot, orders in taken:
+                for order in orders:
+                    self.nodes.keepers[slot].on_take(order)
+            self.nodes.settle()
+
+
+def test_copies_on_all_of_many_nodes_do_not_all_come_from_the_one_that_wrote() -> None:
+    """What one node has written is on eight after three rounds, and each node gives it to one at a time."""
+    nodes = Nodes(ranks=8, copies=0)
+    nodes.ranks = {slot: rank for slot, rank in nodes.ranks.items() if slot == 0}
+    nodes.begin(2)
+    rounds = Rounds(nodes)
+    rounds.copy("step-1")
+    assert nodes.state("step-1") == "safe"
+    assert [sorted(given.values()) for given in rounds.given] == [[1], [1, 1], [1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("ranks", [6, 9])
+def test_copies_of_all_parts_on_all_nodes(ranks: int) -> None:
+    """Every node takes the others' parts once, and none gives much more than it takes."""
+    nodes = Nodes(ranks=ranks, copies=0)
+    rounds = Rounds(nodes)
+    rounds.copy("step-1")
+    assert nodes.state("step-1") == "safe"
+    assert [len(nodes.orders(slot, "take")) for slot in nodes.keepers] == [ranks - 1] * ranks
+    given = sum(rounds.given, Counter())
+    assert max(given.values()) <= 1.5 * ranks, rounds.given
+
+
+def test_a_copy_that_no_node_can_take_now_is_taken_later() -> None:
+    """Each time after a longer while; a newer checkpoint does not wait for it."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[1].full = True
+    nodes.keepers[1].silent = {"take"}
+    nodes.save("step-1")
+    for number in range(3):
+        nodes.keepers[1].on_take(nodes.orders(1, "take")[-1])
+        nodes.settle()
+        assert nodes.orders(1, "take")[-1].serial == number + 1
+    nodes.keepers[1].full = False
+    nodes.keepers[1].on_take(nodes.orders(1, "take")[-1])
+    nodes.settle()
+    assert nodes.seen == [("step-1", "copying", "No space left on device"), ("step-1", "safe", "")]
+
+
+def test_a_copy_is_not_asked_for_without_end() -> None:
+    """Nor when there is a newer checkpoint."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[1].full = True
+    nodes.save("step-1")
+    assert [order.serial for order in nodes.orders(1, "take")] == list(range(MAX_RETRIES + 1))
+    nodes.keepers[1].silent = {"take"}
+    nodes.save("step-2")
+    refused = nodes.orders(1, "take")[-1]
+    nodes.keepers[1].on_take(refused)
+    nodes.settle()
+    nodes.save("step-3")
+    nodes.keepers[1].on_take(nodes.orders(1, "take")[-2])
+    nodes.settle()
+    names = [(order.name, order.serial) for order in nodes.orders(1, "take")[MAX_RETRIES + 1 :]]
+    assert names == [("step-2", 0), ("step-2", 1), ("step-3", 0)]

@@ -11,6 +11,7 @@ from recorded_effects import Call, call, transition
 from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
 from clusterctl.protocol.messages.checkpoints import KeeperReport, Part, Restore, Seal
+from clusterctl.protocol.messages.gang import StopOrder
 
 pytestmark = pytest.mark.unit
 
@@ -123,9 +124,17 @@ def test_a_node_that_cannot_have_the_files_abandons_the_start() -> None:
     assert call.pause_checkpoints() in calls
 
 
-def test_a_stop_gives_a_restore_up() -> None:
+STOPS = {
+    "cancelled": partial(ending.on_cancelled, reason="stopped by ann@laptop"),
+    "stop": partial(ending.on_stop_requested, order=StopOrder("stopped by ann@laptop", 5.0)),
+    "time limit": partial(ending.on_time_is_up),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_stop_gives_a_restore_up(stop: str) -> None:
     """What comes of it afterwards changes nothing."""
-    state, calls = follow(called()[0], PORTS, partial(ending.on_cancelled, reason="stopped by ann@laptop"))
+    state, calls = follow(called(time_limit=60.0)[0], PORTS, STOPS[stop])
     assert call.pause_checkpoints() in calls
     assert follow(state, PLACED) == (state, ())
 

@@ -12,12 +12,13 @@ from waiting import wait_until
 
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.runtime.processes import reap
+from clusterctl.node.supervise import keeper
 from clusterctl.node.supervise.keeper import MAX_STARTS, Keeper, rotate
 from clusterctl.protocol.messages.checkpoints import Address, KeeperOrder, KeeperReport, Part, Restore, Seal
 
-# Answers the orders that a test names in the run's directory, and ends at `take`.
+# Answers orders, ends at `take`, and hangs in the middle of a restore of `step-hung`.
 PROGRAM = """
-import json, socket, sys
+import json, signal, socket, sys
 channel = socket.socket(fileno=int(sys.argv[3]))
 lines = channel.makefile("r")
 settings = json.loads(lines.readline())
@@ -31,6 +32,9 @@ for line in lines:
     about = {key: order[key] for key in ("name", "attempt", "serial")}
     if order["do"] == "take":
         sys.exit(3)
+    if order["do"] == "restore" and order["name"] == "step-hung":
+        say(event="restoring", **about)
+        signal.pause()
     if order["do"] in ("begin", "conclude"):
         say(event={"begin": "begun", "conclude": "kept"}[order["do"]], **about)
 """
@@ -104,6 +108,7 @@ def test_what_an_ended_process_was_asked_is_answered_for_it(side: Side) -> None:
     side.until(lambda: "held" in side.events())
     answers = {report.event: report for report in side.reports}
     assert "the process that keeps checkpoints has ended" in answers["note"].why
+    assert answers["note"].code == "CC-CKPT-014"
     assert all(answers[event].why for event in ("part", "held"))
     assert (answers["held"].name, answers["held"].node_rank) == ("step-0", 2)
     side.until(lambda: not side.spared)
@@ -130,6 +135,37 @@ def test_a_restore_that_was_given_up_is_not_answered(side: Side) -> None:
     side.keeper.send(KeeperOrder(do="take", attempt=1, name="step-0", part=Part(node_rank=0)))
     side.until(lambda: "held" in side.events())
     assert "restored" not in side.events()
+
+
+def test_a_restore_that_goes_on_no_more_is_ended(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node fails with the cause, and the process is gone, long before the start has lasted too long."""
+    monkeypatch.setattr(keeper, "SILENT_LIMIT", 0.5)
+    side.keeper.restore(Restore(seal=Seal(name="step-hung", number=1)), 7, 0)
+    side.until(lambda: "restored" in side.events())
+    note, restored = side.reports[-2:]
+    why = "the process that keeps checkpoints has ended: it reports no progress within 0.5 s"
+    assert (note.event, note.code, note.why) == ("note", "CC-CKPT-014", why)
+    assert (restored.name, restored.serial, restored.code, restored.why) == (
+        "step-hung",
+        7,
+        "CC-CKPT-014",
+        why,
+    )
+    side.until(lambda: not side.spared)
+
+
+def test_what_need_not_be_restored_any_more_may_take_long(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a pause no progress is expected: the process lives, and answers what follows."""
+    monkeypatch.setattr(keeper, "SILENT_LIMIT", 0.2)
+    side.keeper.begin(1, 0)
+    side.keeper.restore(Restore(seal=Seal(name="step-hung", number=1)), 7, 0)
+    side.keeper.pause()
+    passed: list[bool] = []
+    side.loop.after(1.0, "several limits", lambda: passed.append(True))
+    side.until(lambda: passed)
+    assert (side.events().count("note"), len(side.spared)) == (0, 1)
 
 
 def test_a_process_that_ends_again_and_again_is_given_up(side: Side) -> None:

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Set, Tuple
 
 from ....protocol.manifest import ManifestError, TreeEntry
 from ....protocol.messages import record
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from ....protocol.messages.contents import Offer
 
 NICE = 19
+PROGRESS_INTERVAL = (
+    5.0  # seconds between two reports of a restore; the agent waits longer (supervise/keeper.py)
+)
+RETAKE_LOOKS = 5  # looks before the first time that a part is taken again, twice as many before the second
 LOOK_SHARE = 20  # a look that takes long is followed by a pause so many times as long
 
 Job = Callable[[], None]
@@ -83,11 +87,15 @@ class Keeper:
         self._attempt, self._node_rank = 0, NodeRank(-1)
         self._turn = 0  # what was begun in an earlier one is given up
         self._turning = threading.Lock()  # a `begin` that takes long must not undo the `pause` behind it
-        self._claim: Optional[int] = None
+        self._claim: Optional[List[int]] = None  # what holds it is open until the end
         self._reported_claim = False
         self._unwanted: Dict[str, int] = {}  # generations that need not be hashed, with their attempts
         self._shared: Dict[int, Optional[Stamps]] = {}  # by seal, of what all nodes see
         self._port = 0
+        self._noted: Set[Tuple[str, str]] = set()
+        self._awaited: Optional[KeeperReport] = None  # of a restore that the agent waits for
+        self._progress_due = 0.0
+        self._mirror.step = self._show_progress
 
     def start(self) -> None:
         """Begin to give, look and work."""
@@ -112,7 +120,10 @@ class Keeper:
                 os._exit(0)
 
     def send_note(self, name: str, code: str, why: str) -> None:
-        """Report what people should know."""
+        """Report what people should know, once."""
+        if (name or why, code) in self._noted:
+            return
+        self._noted.add((name or why, code))
         self.send(
             KeeperReport(event="note", attempt=max(1, self._attempt), name=name, code=code, why=why[:MAX_WHY])
         )
@@ -125,9 +136,9 @@ class Keeper:
             "pause": self._on_pause,
             "conclude": self._on_conclude,
             "seal": self._on_seal,
-            "take": lambda order: self._work.put(partial(self._fetch_part, order, self._turn)),
+            "take": self._on_take,
             "safe": lambda order: self._work.put(partial(self._prune, order)),
-            "restore": lambda order: self._schedule_urgent(partial(self._restore, order, self._turn)),
+            "restore": self._on_restore,
         }
         if order.do in handlers:
             handlers[order.do](order)
@@ -153,11 +164,27 @@ class Keeper:
         self._on_pause(order)
         self._schedule_urgent(partial(self._conclude, order))
 
+    def _on_take(self, order: KeeperOrder) -> None:
+        """Take a part, at once or, where that has failed before, after a while in which something may have changed."""
+        job = partial(self._fetch_part, order, self._turn)
+        if not order.serial:
+            self._work.put(job)
+            return
+        timer = threading.Timer(order.serial * RETAKE_LOOKS * self._settings.look, self._work.put, (job,))
+        timer.daemon = True
+        timer.start()
+
     def _on_seal(self, order: KeeperOrder) -> None:
         if order.seal is not None:
             if order.seal.shared:
                 self._unwanted[order.seal.name] = order.seal.attempt
             self._work.put(partial(self._add_seal, order.seal))
+
+    def _on_restore(self, order: KeeperOrder) -> None:
+        self._awaited = KeeperReport(
+            event="restoring", attempt=order.attempt, name=order.name, serial=order.serial
+        )
+        self._schedule_urgent(partial(self._restore, order, self._turn))
 
     # scanning
 
@@ -269,6 +296,7 @@ class Keeper:
         name, attempt = report.name, report.attempt
 
         def step() -> None:
+            self._show_progress()
             if self._attempt != attempt or self._unwanted.get(name) == attempt:
                 raise CancelledError
 
@@ -323,7 +351,9 @@ class Keeper:
         if part is None or turn != self._turn:
             return
         report = KeeperReport(event="held", attempt=order.attempt, name=order.name, node_rank=part.node_rank)
-        transfer = Transfer(self._settings.token, lambda: turn != self._turn, self._settings.rate)
+        transfer = Transfer(
+            self._settings.token, lambda: turn != self._turn, self._settings.rate, self._show_progress
+        )
         try:
             why = mirror_part(self._mirror, transfer, order.name, part, order.sources)
         except VerbError as error:
@@ -361,6 +391,13 @@ class Keeper:
             parts=tuple(part.node_rank for part in seal.parts) if now and now == sealed else ()
         )
 
+    def _show_progress(self, size: int = 0) -> None:
+        """Report that what a restore waits for, or the restore itself, goes on."""
+        report, now = self._awaited, time.monotonic()
+        if report is not None and now >= self._progress_due:
+            self._progress_due = now + PROGRESS_INTERVAL
+            self.send(report.replace(bytes=size))
+
     def _restore(self, order: KeeperOrder, turn: int) -> None:
         restore = order.restore
         if restore is None or turn != self._turn:
@@ -371,7 +408,7 @@ class Keeper:
             self._check_name(seal)
             self._mirror.add_seal(seal)
             self._mirror.restored = seal.number
-            transfer = Transfer(self._settings.token, lambda: turn != self._turn, None)
+            transfer = Transfer(self._settings.token, lambda: turn != self._turn, None, self._show_progress)
             restoring = Restoring(self._mirror, transfer, self._scanner.folder, self._settings.complete)
             parts = [] if seal.shared else parts_needed(seal, order.node_rank, self._settings.needs)
             restored = restoring.restore(restore, parts)

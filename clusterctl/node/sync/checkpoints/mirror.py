@@ -19,7 +19,7 @@ from ....protocol.untrusted import MalformedError, parse_json
 from ...state.workdir import make_below, make_private, read_bytes, write_atomically
 from ..given_files import GivenFiles
 from ..hashing import Path, Sha
-from ..removal import ignore_step, list_entries, remove_quietly
+from ..removal import Step, ignore_step, list_entries, remove_quietly
 from ..staging.remembered_hashes import RememberedHashes
 from ..store import Store
 from .folders import FOLDER, MIRRORS, SEALS
@@ -57,6 +57,7 @@ class Mirror:
 
     def __init__(self, root: str, folder: bytes, hashes: RememberedHashes) -> None:
         self.root, self._folder, self.hashes = root, folder, hashes
+        self.step: Step = ignore_step  # called while a file is read
         self.store = Store(root)
         self.given = Given(self.store)
         self.sizes: Dict[Sha, int] = {}  # of all that is given
@@ -140,7 +141,7 @@ class Mirror:
 
     def _is_right(self, path: bytes, sha: Sha, size: int) -> bool:
         try:
-            return os.lstat(path).st_size == size and self.hashes.hash(path, ignore_step)[0] == sha
+            return os.lstat(path).st_size == size and self.hashes.hash(path, self.step)[0] == sha
         except OSError:
             return False
 

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 RETRY_DELAY = 1.0  # seconds between two rounds of all sources
 NO_DATA_LIMIT = 240.0  # seconds without a byte, or an answer of all; less than a start waits (gang/limits.py)
 MAX_FAILURES = 2  # of a source that answers
-ANSWERED = (
-    "it does not have all contents",
-    "a file changed in transfer",
-)  # what it has is not what is needed
+NO_SOURCE = Exception("no node has it")
+WRONG_CONTENT = "CC-SYNC-009"  # what a source has is not what is needed
 MAX_MARGIN = 1 << 30  # bytes that mirrors leave free at most
 MARGIN_SHARE = 20  # of the file system, one such part is left free
 
@@ -46,23 +44,38 @@ class Restored(NamedTuple):
 
 
 class Transfer:
-    """Takes contents from nodes that know the token, with so many bytes a second, until it is cancelled."""
+    """Takes contents from nodes that know the token, with so many bytes a second, until it is cancelled.
 
-    def __init__(self, token: str, is_cancelled: Callable[[], bool], rate: Optional[float]) -> None:
+    `on_progress` receives the bytes so far, several times a minute even where none come.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        is_cancelled: Callable[[], bool],
+        rate: Optional[float],
+        on_progress: Callable[[int], None],
+    ) -> None:
         self._token, self._is_cancelled, self._rate = token, is_cancelled, rate
+        self._on_progress = on_progress
         self._came, self._began = 0, time.monotonic()
 
-    def _observe(self, size: int, _: float) -> bool:
+    def count(self, size: int) -> None:
+        """Count what has come."""
         self._came += size
+        self._on_progress(self._came)
+
+    def _observe(self, size: int, _: float) -> bool:
+        self.count(size)
         if self._rate:
             time.sleep(max(0.0, self._began + self._came / self._rate - time.monotonic()))
         return self._is_cancelled()
 
     def fetch(
         self, store: Store, sizes: Dict[Sha, int], missing: Set[Sha], sources: Tuple[Address, ...]
-    ) -> str:
+    ) -> Optional[Exception]:
         """Take what is missing from the first source that has it; return why it did not come."""
-        problem = "no node has it"
+        problem: Optional[Exception] = NO_SOURCE
         for address in sources if missing else ():
             source: Source = {
                 "address": address.address,
@@ -72,12 +85,13 @@ class Transfer:
                 "turn": 0,
             }
             problem = receive(store, sizes, missing, source, self._observe)
+            self.count(0)
             if self._is_cancelled():
                 store.abandon()
                 raise CancelledError
             if not missing:
                 break
-        return problem if missing else ""
+        return problem if missing else None
 
     def retry(
         self, store: Store, sizes: Dict[Sha, int], missing: Set[Sha], sources: Tuple[Address, ...]
@@ -87,15 +101,16 @@ class Transfer:
         A source that has answered that it lacks a content, or has sent another one, is not asked a third time. Only
         if all have, the generation is at fault; one that is busy or unreachable may still have it.
         """
-        due, problem = time.monotonic() + NO_DATA_LIMIT, "no node has it"
+        problem: Exception = NO_SOURCE
+        due = time.monotonic() + NO_DATA_LIMIT
         failures = dict.fromkeys(sources, 0)
         while missing:
             for source in [source for source in sources if failures[source] < MAX_FAILURES]:
                 came = self._came
-                problem = self.fetch(store, sizes, missing, (source,))
+                problem = self.fetch(store, sizes, missing, (source,)) or problem
                 if self._came > came:
                     due = time.monotonic() + NO_DATA_LIMIT
-                failures[source] += any(map(problem.startswith, ANSWERED))
+                failures[source] += isinstance(problem, VerbError) and problem.code == WRONG_CONTENT
                 if not missing:
                     return
             if min(failures.values(), default=MAX_FAILURES) >= MAX_FAILURES:
@@ -127,7 +142,7 @@ def mirror_part(
     def fetch(sizes: Dict[Sha, int], missing: Set[Sha]) -> None:
         problem = transfer.fetch(mirror.store, sizes, missing, sources)
         if problem:
-            raise VerbError("CC-CKPT-011", problem)
+            raise VerbError("CC-CKPT-011", str(problem))
 
     try:
         rows = fetch_manifest(mirror, name, part, fetch)
@@ -205,12 +220,11 @@ class Restoring:
 
     def _restore_files(self, rows: List[TreeEntry], sources: Tuple[Address, ...]) -> None:
         hashes = self._mirror.hashes
-        with Destination(
-            self._folder, rows, ignore_step, hashes, overwrite=True, private=False
-        ) as destination:
+        step = self._mirror.step
+        with Destination(self._folder, rows, step, hashes, overwrite=True, private=False) as destination:
             sizes = content_sizes(rows)
             missing = {sha for sha, size in sizes.items() if not destination.has(sha, size)}
-            destination.prepare(missing, sizes, ignore_step)
+            destination.prepare(missing, sizes, step)
             for sha in sorted(missing):
                 self._copy_mirrored(destination, sha, sizes[sha])
             missing = {sha for sha, size in sizes.items() if not destination.has(sha, size)}
@@ -234,6 +248,7 @@ class Restoring:
             while left >= 0:
                 data = os.read(source, min(CHUNK, left) or 1)
                 left -= len(data)
+                self._transfer.count(len(data))
                 if not data and left:
                     raise VerbError("CC-SYNC-009", "a file became shorter")
                 if destination.add(sha, data, size, last=not left):

@@ -242,13 +242,19 @@ def test_nodes_that_see_the_same_files(nodes: list[NodeKeeper], tmp_path: Path) 
     assert [parts_held(node.conclude(serial=2), seal) for node in nodes] == [(), ()]
 
 
-def test_two_runs_that_write_to_one_directory(nodes: list[NodeKeeper], tmp_path: Path) -> None:
-    """The second one keeps nothing until the first has ended, and nothing of the first ever."""
-    first = NodeKeeper(tmp_path, 0)
-    second = NodeKeeper(tmp_path, 0, run="train-20260101-000000-ffff", folder=first.folder)
+@pytest.mark.parametrize("workdir", ["one", "another"])
+def test_two_runs_that_write_to_one_directory(nodes: list[NodeKeeper], tmp_path: Path, workdir: str) -> None:
+    """The second one keeps nothing until the first has ended, and nothing of the first ever.
+
+    Their work directories may be different ones, and their nodes, if they see the same files.
+    """
+    root = tmp_path if workdir == "one" else tmp_path / "other"
+    first = NodeKeeper(tmp_path, 0, folder=tmp_path / "shared" / "run")
+    second = NodeKeeper(root, 0, run="train-20260101-000000-ffff", folder=first.folder)
     nodes += [first, second]
     first.begin()
     second.begin()
+    assert list(first.folder.iterdir()) == []
     assert [report.code for report in second.seen if report.event == "note"] == ["CC-CKPT-012"]
     first.write("step-1", data=b"1")
     assert first.wait("marked").name == "step-1"
@@ -440,10 +446,13 @@ def test_a_busy_source_says_nothing_about_a_checkpoint(
     tmp_path.chmod(0o700)
     store, sha = Store(str(tmp_path)), "cd" * 32
     provider = KeeperProvider(store, {}, {"address": "127.0.0.1", "ports": None, "token": TOKEN})
-    transfer = transfers.Transfer(TOKEN, lambda: False, None)
+    progress: list[int] = []
+    transfer = transfers.Transfer(TOKEN, lambda: False, None, progress.append)
     try:
         with pytest.raises(VerbError) as raised:
             transfer.retry(store, {sha: 1}, {sha}, (Address(address="127.0.0.1", port=provider.port),))
     finally:
         provider.close()
     assert raised.value.code == code
+    assert len(progress) > 1
+    assert set(progress) == {0}  # it is shown to go on, also where nothing comes
