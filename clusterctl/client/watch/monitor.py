@@ -152,6 +152,9 @@ class AttemptTracker:
     def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
         self._notice = notice
         self._roster: tuple[SlotState, ...] = ()
+        self._idle: set[str] = (
+            set()
+        )  # nodes that were spares when the attempt ran; the next gives them ranks before it begins
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._last_paused = self.number - 1
         self._pending_notices: list[str] = []  # notices, of which the last is that the current attempt begins
@@ -182,17 +185,19 @@ class AttemptTracker:
         number = max(state.attempt for state in known.values() if state.roster == roster)
         if number < self.number or not roster:
             return False
-        previous, self._roster = self._roster, roster
+        self._roster = roster
         is_new, self.number = number > self.number, number
         self._running = newest.state != WAITING or (self._running and not is_new)
         if is_new:
-            nodes, checkpoint = _render_participants(roster, previous), find_resumed(known)
+            nodes, checkpoint = _render_participants(roster, self._idle), find_resumed(known)
+            self._idle = set()
             notice = tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes)
             if smaller := find_smaller(known):
                 notice = tr("{message}: {nodes} of {of} nodes", message=notice, **smaller)
             if checkpoint:
                 notice = tr("{message}, from checkpoint {name}", message=notice, name=checkpoint)
             self._pending_notices.append(notice)
+        self._idle |= {slot.node for slot in roster if slot.is_idle}
         return is_new
 
     def on_lines(self, file: str) -> None:
@@ -240,9 +245,8 @@ class AttemptTracker:
         return True
 
 
-def _render_participants(roster: tuple[SlotState, ...], previous: tuple[SlotState, ...]) -> str:
+def _render_participants(roster: tuple[SlotState, ...], spares: Collection[str]) -> str:
     """Name the nodes of an attempt by their ranks, and who of them was a spare."""
-    spares = {slot.node for slot in previous if slot.is_idle}
     slots = sorted(
         (slot for slot in roster if slot.node_rank is not None), key=lambda slot: slot.node_rank or 0
     )

@@ -20,6 +20,7 @@ def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Imitate a random network.")
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--save-every", type=int, default=20, help="steps between two checkpoints")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the checkpoint")
     return parser.parse_args()
 
@@ -31,12 +32,24 @@ def build_model(seed: int) -> nn.Sequential:
 
 
 def resume(engine: deepspeed.DeepSpeedEngine) -> int:
-    """Load the checkpoint that a restart goes on from; returns its step, 0 without one."""
-    restored = os.environ.get("CLUSTERCTL_RESUME")
-    if not restored:
-        return 0
-    _, state = engine.load_checkpoint(str(Path(restored).parent), tag=Path(restored).name)
-    return int(state["step"])
+    """Load the checkpoint that a restart goes on from; returns its step, 0 without one.
+
+    The tag comes from the path: the file `latest` is on node 0 only, and may name a checkpoint whose files are lost.
+    """
+    if restored := os.environ.get("CLUSTERCTL_RESUME"):
+        loaded, _ = engine.load_checkpoint(str(Path(restored).parent), tag=Path(restored).name)
+        if loaded is None:  # DeepSpeed only warns
+            raise RuntimeError(f"nothing was loaded from {restored}")
+    return int(engine.global_steps)
+
+
+def save(engine: deepspeed.DeepSpeedEngine, folder: Path) -> Path:
+    """Write a checkpoint, and a file that shows that all ranks have written their part: DeepSpeed has none."""
+    engine.save_checkpoint(str(folder))  # its tag is global_step and the number; all ranks meet at its end
+    saved = folder / f"global_step{engine.global_steps}"
+    if dist.get_rank() == 0:
+        (saved / "complete").touch()
+    return saved
 
 
 def train(options: argparse.Namespace) -> None:
@@ -48,7 +61,10 @@ def train(options: argparse.Namespace) -> None:
     stage = engine.zero_optimization_stage()
     print(f"rank {rank} of {world}, {engine.device}, ZeRO stage {stage}", flush=True)
     teacher = build_model(seed=1).to(engine.device)
-    for step in range(resume(engine) + 1, options.steps + 1):
+    done = resume(engine)
+    if rank == 0 and done:
+        print(f"resumed after step {done}", flush=True)
+    for step in range(done + 1, options.steps + 1):
         random = torch.Generator().manual_seed(step * world + rank)
         x = torch.randn(32, 16, generator=random).to(engine.device)
         with torch.no_grad():
@@ -56,14 +72,14 @@ def train(options: argparse.Namespace) -> None:
         loss = nn.functional.mse_loss(engine(x), target)
         engine.backward(loss)
         engine.step()
-        if step % 20 == 0:
+        if step % options.save_every == 0 or step == options.steps:
             mean = loss.detach()
             dist.all_reduce(mean)
             if rank == 0:
                 print(f"step {step}/{options.steps}  loss {mean.item() / world:.4f}", flush=True)
-            engine.save_checkpoint(str(options.output), tag=f"step-{step}", client_state={"step": step})
-    if rank == 0:
-        print(f"saved {options.output / f'step-{options.steps}'}", flush=True)
+            saved = save(engine, options.output)
+            if rank == 0:
+                print(f"saved {saved}", flush=True)
 
 
 def main() -> None:

@@ -36,8 +36,10 @@ class Report(Callback):
     """Prints a line per epoch, on rank 0."""
 
     def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        """Say which rank this is."""
+        """Say which rank this is, and where the training goes on."""
         print(f"rank {trainer.global_rank} of {trainer.world_size}, {module.device}", flush=True)
+        if trainer.is_global_zero and trainer.current_epoch:
+            print(f"resumed after epoch {trainer.current_epoch}", flush=True)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, _: lightning.LightningModule) -> None:
         """Show the mean loss over all ranks."""
@@ -50,6 +52,7 @@ def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Fit a curve.")
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--save-every", type=int, default=1, help="epochs between two checkpoints")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the checkpoint")
     return parser.parse_args()
 
@@ -60,7 +63,15 @@ def main() -> None:
     lightning.seed_everything(1, verbose=False)
     x = torch.linspace(-3, 3, 2048).unsqueeze(1)
     local, world = (int(os.environ.get(name, "1")) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
-    saving = ModelCheckpoint(options.output, filename="{epoch}", enable_version_counter=False)
+    saving = ModelCheckpoint(
+        options.output,
+        filename="{epoch}",
+        monitor="epoch",
+        mode="max",
+        save_top_k=2,  # the newest may not have its copies yet
+        every_n_epochs=options.save_every,
+        enable_version_counter=False,
+    )
     trainer = lightning.Trainer(
         accelerator="auto",
         strategy="ddp",

@@ -66,6 +66,21 @@ def test_each_attempt_is_reported_once() -> None:
     ]
 
 
+def test_a_spare_that_has_its_rank_before_the_attempt_begins_is_named_as_one() -> None:
+    """A node may report the ranks of the next attempt while it is still in the pause after this one."""
+    said: list[str] = []
+    heard = AttemptTracker({}, said.append)
+
+    for known in (
+        state(1, 0, 1, None),
+        state(1, 0, None, 1, lost="gpu02"),
+        state(2, 0, None, 1, lost="gpu02"),
+    ):
+        heard.on_state({"gpu01": known}, known)
+    heard.on_idle()
+    assert said == ["attempt 2 begins on gpu01, gpu03 (spare, node 1)"]
+
+
 def test_what_becomes_of_checkpoints_is_reported_and_not_for_each_of_them() -> None:
     """The first that is safe or skipped in each attempt, each that is lost, and what an attempt resumes from."""
     said: list[str] = []
