@@ -374,7 +374,8 @@ def measure_smaller(folder: Path, _: argparse.Namespace) -> Result:
             if not wait_for_step(lab, run, attempt + 1):
                 break
         wait_for_end(lab, run)
-        status = read_status(lab, run)["run"]
+        whole = read_status(lab, run)
+        status = whole["run"]
         texts = [
             cctl(lab, "logs", run, "--attempt", str(number)).out for number in range(1, status["attempt"] + 1)
         ]
@@ -387,7 +388,7 @@ def measure_smaller(folder: Path, _: argparse.Namespace) -> Result:
     is_whole = status["state"] == "SUCCEEDED" and len(steps) == 3 and steps[-1][-1:] == [job.steps]
     row: list[Cell] = [
         status["state"],
-        status["nnodes"],
+        sum(entry["node_rank"] is not None for entry in whole["nodes"]),
         " ".join(map(str, begins)),
         steps[-1][-1] if steps[-1] else 0,
     ]

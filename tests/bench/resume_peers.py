@@ -17,19 +17,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from driving import kill_leftovers
 from measuring import Cell, Table, tell
 
 from clusterctl.lab.labs import Lab, LabNode, break_node, heal_node
 
-LIMIT = 90.0  # seconds after the loss in which a step must be done
+LIMIT = 60.0  # seconds after the loss in which a step must be done
 ARGUMENTS = "9999 256 0.15 5 0"
 COLLECTIVE = re.compile(r"collective at (\S+)")
-DAEMON = "[all]\npath = /\nread only = no\nuse chroot = no\nuid = 0\ngid = 0\n"
+DAEMON = "[all]\npath = {home}/by-hand\nread only = no\nuse chroot = no\nuid = 0\ngid = 0\n"
 COPY_LOOP = """cd ~/by-hand/out || exit
 while sleep 2; do
   newest=$(ls -td step-* 2>/dev/null | head -1)
-  [ -z "$newest" ] || rsync -a "$newest" rsync://{next}/all{home}/by-hand/mirror/
+  [ -z "$newest" ] || rsync -a "$newest" rsync://{next}/all/mirror/
 done
 """
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc-per-node 1"
@@ -38,9 +37,11 @@ TORCHRUN = f"{sys.executable} -m torch.distributed.run --nproc-per-node 1"
 def compare_peers(lab: Lab, program: str) -> Table:
     """Lose node 0 and another node with each of the others."""
     rows: list[list[Cell]] = []
+    ways = {"rsync by hand": lose_by_hand, "torchrun --nnodes 2:4, c10d": lose_elastic}
     for place in (2, 0):
-        rows.append(["rsync by hand", f"node {place}", *lose_by_hand(lab, program, place)])
-        rows.append(["torchrun --nnodes 2:4, c10d", f"node {place}", *lose_elastic(lab, program, place)])
+        for name, lose in ways.items():
+            rows.append([name, f"node {place}", *lose(lab, program, place)])
+            tell(f"{rows[-1]}")
     if importlib.util.find_spec("lm_resiliency") is None:
         tell(
             "lm_resiliency is not installed and left out: pip install lm-resiliency, where torch is at most 2.13"
@@ -62,16 +63,22 @@ def prepared(lab: Lab, program: str) -> Iterator[None]:
     finally:
         for node in lab.nodes:
             heal_node(lab, node.name)
-            node.run(["sh", "-c", "kill -9 $(cat ~/by-hand/*.pid); rm -rf ~/by-hand"], check=False)
-        kill_leftovers(lab)
+            end(node)
+            node.run(["sh", "-c", "rm -rf ~/by-hand"])
 
 
 def start(node: LabNode, flags: str, log: str, resume: str = "") -> None:
     """Start torchrun on a node, its group in a file."""
     env = f"CLUSTERCTL_OUTPUT_DIR=out CLUSTERCTL_RESUME={resume} GLOO_SOCKET_IFNAME={node.plan.training_nic}"
     command = f"exec env OMP_NUM_THREADS=1 {env} {TORCHRUN} {flags} train.py {ARGUMENTS}"
-    output = f"> {log} 2>&1 < /dev/null & echo $! > {log}.pid"
+    output = f"> {log} 2>&1 < /dev/null &"
     node.run(["sh", "-c", f"cd ~/by-hand && setsid sh -c '{command}' {output}"])
+
+
+def end(node: LabNode, *, but: str = "no process") -> None:
+    """End what runs on a node: ranks have sessions of their own."""
+    pids = [str(process.pid) for process in node.list_processes() if but not in process.command]
+    node.run(["kill", "-9", *pids], check=False)
 
 
 def read_log(nodes: Sequence[LabNode], log: str) -> str:
@@ -129,24 +136,21 @@ def lose_by_hand(lab: Lab, program: str, place: int) -> list[Cell]:
     home = lab.plan.account.home
     with prepared(lab, program):
         for node in lab.nodes:
-            serve = (
-                "cat > ~/by-hand/rsyncd.conf && rsync --daemon --no-detach --config=$HOME/by-hand/rsyncd.conf"
-            )
-            node.run(["sh", "-c", f"{serve} > /dev/null 2>&1 & echo $! > ~/by-hand/rsyncd.pid"], input=DAEMON)
+            node.run(["sh", "-c", "cat > ~/by-hand/rsyncd.conf"], input=DAEMON.format(home=home))
+            serve = "rsync --daemon --no-detach --config=$HOME/by-hand/rsyncd.conf"
+            node.run(["sh", "-c", f"{serve} > /dev/null 2>&1&"])
         start_static(nodes, "first")
         for node, following in zip(nodes, [*nodes[1:], nodes[0]], strict=True):
-            loop = COPY_LOOP.format(next=following.plan.ip, home=home)
-            node.run(["sh", "-c", f"({loop}) > /dev/null 2>&1 < /dev/null & echo $! > ~/by-hand/loop.pid"])
+            loop = COPY_LOOP.format(next=following.plan.ip)
+            node.run(["sh", "-c", f"({loop}) > /dev/null 2>&1 < /dev/null&"])
         wait_for_checkpoint(nodes)
         struck = time.time()
         break_node(lab, nodes[place].name, "power")
         left = [node for node in nodes if node is not nodes[place]]
         following = [spare if node is nodes[place] else node for node in nodes]
         for node in left:
-            node.run(
-                ["sh", "-c", "kill -9 -$(cat ~/by-hand/first.pid) $(cat ~/by-hand/loop.pid)"], check=False
-            )
-        newest = collect_newest(left, following, home)
+            end(node, but="rsync --daemon")
+        newest = collect_newest(left, following)
         start_static(following, "second", f"out/{newest}")
         return wait_for_collective(following, "second", struck)
 
@@ -158,7 +162,7 @@ def start_static(nodes: Sequence[LabNode], log: str, resume: str = "") -> None:
         start(node, f"--nnodes 4 --node-rank {rank} {master}", log, resume)
 
 
-def collect_newest(left: Sequence[LabNode], receivers: Sequence[LabNode], home: str) -> str:
+def collect_newest(left: Sequence[LabNode], receivers: Sequence[LabNode]) -> str:
     """Bring the newest checkpoint that has the files of all ranks to all nodes; return its name."""
     found: dict[str, set[str]] = {}
     for node in left:
@@ -177,8 +181,7 @@ def collect_newest(left: Sequence[LabNode], receivers: Sequence[LabNode], home: 
     newest = max(whole, key=lambda name: int(name.rpartition("-")[2]))
     sources = [(node, folder) for node in left for folder in ("out", "mirror")]
     copies = " ; ".join(
-        f"rsync -a rsync://{node.plan.ip}/all{home}/by-hand/{folder}/{newest} ~/by-hand/out/"
-        for node, folder in sources
+        f"rsync -a rsync://{node.plan.ip}/all/{folder}/{newest} ~/by-hand/out/" for node, folder in sources
     )
     running = [subprocess.Popen(_inside(node, copies), stderr=subprocess.DEVNULL) for node in receivers]
     for process in running:
