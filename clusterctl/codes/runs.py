@@ -563,7 +563,8 @@ ENTRIES: Mapping[str, Entry] = {
                 "try again when the other nodes answer, or name an older checkpoint",
             ),
             "differs": Case(
-                "checkpoint {name}: nodes have different contents of {path}", "name another checkpoint"
+                "checkpoint {name}: {nodes} have different contents of {path}",
+                "leave one of them out with --exclude, or name another checkpoint",
             ),
         },
     ),

@@ -20,7 +20,7 @@ from clusterctl.lab.build import LabOptions, up
 
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Ground]:
-    """Three nodes behind SSH servers of our own, on which two jobs have run; leave it as you found it."""
+    """Three nodes behind SSH servers of our own, on which three jobs have run; leave it as you found it."""
     with laid("inproc") as ground:
         yield ground
 

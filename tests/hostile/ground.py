@@ -59,6 +59,20 @@ print("hello from rank", os.environ["RANK"])
 print("a warning", file=sys.stderr)
 """
 
+# Each rank writes a part of a checkpoint, and ends when copies of all are on other nodes.
+KEPT = """
+import glob, os, pathlib, time
+folder = pathlib.Path(os.environ["CLUSTERCTL_OUTPUT_DIR"], "step-1")
+folder.mkdir(parents=True, exist_ok=True)
+(folder / os.environ["NODE_RANK"]).write_bytes(b"part of rank " + os.environ["NODE_RANK"].encode() * 4096)
+if os.environ["NODE_RANK"] == "0":
+    (folder / "done").touch()
+states = os.path.expanduser("~/.clusterctl/runs/" + os.environ["CLUSTERCTL_RUN_ID"] + "/*/state.json")
+while '"safe"' not in pathlib.Path(glob.glob(states)[0]).read_text():
+    time.sleep(0.1)
+"""
+CHECKPOINTS = {"path": "${output_dir}/step-*", "complete": "done"}
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -223,7 +237,7 @@ def _signal_child(process: subprocess.Popen[bytes], number: int) -> None:
 
 @dataclass
 class Ground:
-    """A cluster of three nodes, a user who has launched two jobs on it, and room for worlds of his."""
+    """A cluster of three nodes, a user who has launched three jobs on it, and room for worlds of his."""
 
     lab: Lab
     folder: Path
@@ -236,7 +250,7 @@ class Ground:
         owner = self.folder / "owner"
         owner.mkdir()
         (owner / "id").write_text("0123456789abcdef\n", encoding="ascii")
-        for job, nodes in (("solo", "gpu03"), ("demo", "all")):
+        for job, nodes in (("kept", "all"), ("solo", "gpu03"), ("demo", "all")):
             world = self.world(f"launch-{job}")
             self.project(world, job)
             wish = [] if nodes == "all" else ["--nodes", nodes]
@@ -272,8 +286,16 @@ class Ground:
     def project(self, world: World, job: str) -> None:
         """Write a job and its script into the working directory of a world."""
         work = world.folder / "work"
-        (work / "train.py").write_text(SCRIPT, encoding="utf-8")
-        wish = {"name": job, "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "2s"}
+        keeps = {"launcher": "python", "restart": {}, "checkpoints": CHECKPOINTS} if job == "kept" else {}
+        (work / "train.py").write_text(KEPT if keeps else SCRIPT, encoding="utf-8")
+        wish = {
+            "name": job,
+            "script": "train.py",
+            "nproc_per_node": 1,
+            "backend": "gloo",
+            "grace": "2s",
+            **keeps,
+        }
         (work / "job.yaml").write_text(
             json.dumps({**wish, "env": {"PYTHONPATH": str(STUB)}}), encoding="utf-8"
         )

@@ -325,6 +325,38 @@ def rows_of(path: Callable[[int], str], batches: int) -> Case:
     return lie
 
 
+def each_row(change: Callable[[list[Any]], None]) -> Case:
+    """Change every file that is listed."""
+
+    def lie(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
+        rows = json.loads(zlib.decompress(body)) if "rows" in header else []
+        for row in rows:
+            change(row)
+        yield frame(header, zlib.compress(json.dumps(rows).encode("ascii")) if rows else body)
+
+    return lie
+
+
+def change_row(**values: Any) -> Case:
+    """Tell something else in some columns of every file that is listed."""
+    columns = ("source", "path", "kind", "size", "mtime_ns", "ctime_ns", "inode", "content", "mode")
+
+    def change(row: list[Any]) -> None:
+        for name, value in values.items():
+            row[columns.index(name)] = value
+
+    return each_row(change)
+
+
+def other_content(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
+    """Send something else of the same size in the place of each file."""
+    if "file" in header and body:
+        packed = header.get("packed")
+        data = bytes(len(zlib.decompress(body) if packed else body))
+        body = zlib.compress(data) if packed else data
+    yield frame(header, body)
+
+
 def first(name: str) -> Case:
     """Claim to share the work directory of another node, which was there first."""
 
@@ -446,6 +478,13 @@ CASES: dict[str, Case] = {
     "rows-long": rows_of(lambda number: f"{number}" + "\U0001f4a3" * 4000, 200),
     "rows-up": rows_of(lambda number: f"../{number}", 1),
     "first-gpu02": first("gpu02"),
+    # files: parts of a checkpoint
+    "parts-up": rows_of(lambda number: f"1/step-1/../../{number}", 1),
+    "parts-absolute": rows_of(lambda number: f"1//tmp/{number}", 1),
+    "parts-link": change_row(kind="link", content="../../../../home/.ssh/authorized_keys", size=0),
+    "parts-claim": change_row(size=90 << 30),
+    "parts-hash": change_row(content="0" * 64),
+    "parts-content": other_content,
     "empty-pieces": empty_pieces,
     "empty-rows": empty_rows,
     "rows-git": rows_of(lambda number: f".git/hooks/{number}", 1),

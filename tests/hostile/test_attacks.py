@@ -42,6 +42,7 @@ class Verb:
         """Complete the words."""
         names = {
             "run": ground.runs["demo"],
+            "kept": ground.runs["kept"],
             "config": str(ground.lab.directory / "ssh_config"),
             "python": python,
         }
@@ -107,6 +108,13 @@ VERBS = {
     "logs -t": Verb(("logs", "-t", "{run}"), lines(r"(?m)gpu0(\d) .* hello")),
     "pull": Verb(("pull", "--json", "{run}"), brought, (PARTLY,), PULLED),
     "pull as text": Verb(("pull", "{run}"), lines(r"(?m)^gpu0(\d): .* -> "), (PARTLY,), PULLED),
+    # its parts are on other nodes too
+    "pull --checkpoint": Verb(
+        ("pull", "{kept}", "mine", "--json", "--checkpoint"),
+        everywhere("."),
+        (OK, PARTLY, USAGE),
+        r"work/mine/(step-1/([012]|done)|\.clusterctl/.*|\.gitignore)",
+    ),
     "cp": Verb(
         ("cp", "--json", "--run", "{run}", "all:${{output_dir}}/.", "mine/"),
         lambda seen: {one["node"] for one in seen.documents[0]["received"]},
@@ -244,6 +252,16 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("pull", "ps"): ("stolen-run",),
     ("pull", "files"): ("claim", "rows-up", "rows-long", "empty-pieces"),
     ("pull as text", "files"): ("texts-escapes",),
+    ("pull --checkpoint", "files"): (
+        "parts-up",
+        "parts-absolute",
+        "parts-link",
+        "parts-claim",
+        "parts-hash",
+        "parts-content",
+        "rows-long",
+        "empty-rows",
+    ),
     ("clean as text", "clean"): ("crowd",),
     ("clean", "orphans"): ("crowded", "numbers-huge", "no-processes"),
     ("ps --orphans", "orphans"): ("no-processes",),

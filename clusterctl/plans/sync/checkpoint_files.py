@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clusterctl.plans.sync.listed_files import ListedEntry
+from clusterctl.plans.sync.listed_files import ListedEntry, find_refusal_reason
 
 _LISTED = re.compile(r"([0-9]{1,9})/(.+)", re.DOTALL)
 
@@ -18,15 +18,17 @@ Holders = dict[str, ListedEntry]  # of one file, by node
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """The files of a checkpoint by their paths here, with those who have each; `differing`: nodes do not agree on it.
+    """The files of a checkpoint by their paths here, with those who have each.
 
-    `files` and `bytes` count them as the parts do: a file that two ranks have counts twice.
+    `differing`: nodes do not agree on it, `disputing` has one for each content. `files` and `bytes` count them as the parts
+    do: a file that two ranks have counts twice.
     """
 
     holders: Mapping[str, Holders]
     files: int
     bytes: int
     differing: str = ""
+    disputing: tuple[str, ...] = ()
 
 
 def merge_parts(name: str, listings: Mapping[str, Sequence[ListedEntry]]) -> CheckpointFiles:
@@ -37,7 +39,7 @@ def merge_parts(name: str, listings: Mapping[str, Sequence[ListedEntry]]) -> Che
             rank, path = _parse_path(name, entry)
             by_part.setdefault((rank, path), {})[node] = entry
     contents = {key: {_content(entry) for entry in found.values()} for key, found in by_part.items()}
-    differing = next((path for (_, path), found in contents.items() if len(found) > 1), "")
+    differing = next((key for key, found in contents.items() if len(found) > 1), None)
     sizes = [next(iter(found.values())).size for found in by_part.values()]
     by_path: dict[str, set[tuple[str, int, str]]] = {}
     for (_, path), found in contents.items():
@@ -48,14 +50,22 @@ def merge_parts(name: str, listings: Mapping[str, Sequence[ListedEntry]]) -> Che
         here = f"node-{rank}/{path}" if apart else path
         named = {node: replace(entry, path=here) for node, entry in parts.items()}
         holders[here] = {**holders.get(here, {}), **named}
-    return CheckpointFiles(holders, len(by_part), sum(sizes), differing)
+    disputed = (differing[1], _name_disputing(by_part[differing])) if differing else ("", ())
+    return CheckpointFiles(holders, len(by_part), sum(sizes), *disputed)
 
 
 def _parse_path(name: str, entry: ListedEntry) -> tuple[int, str]:
     match = _LISTED.fullmatch(entry.path)
     if match is None or not f"{match[2]}/".startswith(f"{name}/") or entry.kind not in ("file", "link"):
         raise ValueError(f"no file of the checkpoint: {entry.path[:200]!r}")
+    if reason := find_refusal_reason(replace(entry, path=match[2])):
+        raise ValueError(f"{reason}: {entry.path[:200]!r}")
     return int(match[1]), match[2]
+
+
+def _name_disputing(holders: Holders) -> tuple[str, ...]:
+    """Return a node for each content."""
+    return tuple({_content(holders[node]): node for node in sorted(holders, reverse=True)}.values())
 
 
 def _content(entry: ListedEntry) -> tuple[str, int, str]:

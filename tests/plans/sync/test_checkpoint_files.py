@@ -53,9 +53,10 @@ def test_what_each_rank_calls_the_same_goes_to_directories_of_their_own() -> Non
 
 
 def test_nodes_that_disagree_on_a_part_are_noticed() -> None:
-    """Nothing shows which of them is right."""
-    files = merge_parts("s", {"gpu01": [listed("0/s", "aa")], "gpu02": [listed("0/s", "bb")]})
-    assert files.differing == "s"
+    """Nothing shows which of them is right: a node is named for each content."""
+    contents = {"gpu01": "aa", "gpu02": "bb", "gpu03": "bb"}
+    files = merge_parts("s", {node: [listed("0/s", content)] for node, content in contents.items()})
+    assert (files.differing, sorted(files.disputing)) == ("s", ["gpu01", "gpu02"])
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,13 @@ def test_what_is_no_file_of_the_checkpoint_is_refused(path: str) -> None:
         merge_parts("step-3", {"gpu01": [listed(path)]})
     with pytest.raises(ValueError, match="no file of the checkpoint"):
         merge_parts("step-3", {"gpu01": [listed("0/step-3", kind="other")]})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [listed("0/step-3/../x"), listed("0/step-3//x"), listed("0/step-3/x", "/etc/passwd", kind="link")],
+)
+def test_what_leads_out_of_the_directory_is_refused(entry: ListedEntry) -> None:
+    """The node is left out then: nothing else of it can be believed either."""
+    with pytest.raises(ValueError, match="leads out"):
+        merge_parts("step-3", {"gpu01": [entry]})

@@ -43,6 +43,7 @@ from clusterctl.translation import tr
 NEWEST = ""  # of the names that may be asked for
 KIND = "checkpoint"
 NO_LIMIT = 1 << 62
+MAX_DISPUTING = 8  # nodes that are named
 
 
 def choose_checkpoint(known: tuple[Checkpoint, ...], run_id: RunId, name: str, command: str) -> Checkpoint:
@@ -121,18 +122,26 @@ class CheckpointPull:
         )[0]
 
     def _merge(self) -> CheckpointFiles:
-        """Put together what the nodes have; raises if that is not the whole checkpoint."""
+        """Put together what the nodes have; raises if that is not the whole checkpoint.
+
+        A node that lists what no part can hold, or more than all parts have, is left out: others have copies.
+        """
+        wanted = self._checkpoint
         listings: dict[str, tuple[ListedEntry, ...]] = {}
         for name, holder in self._holders.items():
             try:
-                merge_parts(self._checkpoint.name, {name: holder.listing.entries})
+                own = merge_parts(wanted.name, {name: holder.listing.entries})
+                if not wanted.shared and (own.files > wanted.files or own.bytes > wanted.bytes):
+                    raise ValueError(f"{own.files} files, {own.bytes} bytes; {wanted.name} has less")
             except ValueError as error:
                 self._errors[name] = protocol_error(name, str(error))
             else:
                 listings[name] = holder.listing.entries
-        files, wanted = merge_parts(self._checkpoint.name, listings), self._checkpoint
+        files = merge_parts(wanted.name, listings)
         if files.differing:
-            raise UsageError("CC-PULL-009", "differs", name=wanted.name, path=files.differing)
+            report_failures(self._errors.values())
+            nodes = ", ".join(sorted(files.disputing)[:MAX_DISPUTING])
+            raise UsageError("CC-PULL-009", "differs", name=wanted.name, path=files.differing, nodes=nodes)
         is_whole = (files.files, files.bytes) == (wanted.files, wanted.bytes)
         if not (files.files if wanted.shared else is_whole):  # those that all nodes see are not counted
             report_failures(self._errors.values())
