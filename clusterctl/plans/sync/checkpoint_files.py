@@ -20,8 +20,8 @@ Holders = dict[str, ListedEntry]  # of one file, by node
 class CheckpointFiles:
     """The files of a checkpoint by their paths here, with those who have each.
 
-    `differing`: nodes do not agree on it, `disputing` has one for each content. `files` and `bytes` count them as the parts
-    do: a file that two ranks have counts twice.
+    `differing`: nodes do not agree on it, `disputing` has one for each content. `files` and `bytes` count them as the
+    parts do: a file that two ranks have counts twice.
     """
 
     holders: Mapping[str, Holders]
