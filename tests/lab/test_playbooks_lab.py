@@ -7,18 +7,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from driving import cctl, leftovers, read_until, said, start_cctl
+from driving import cctl, leftovers, read_until, running_processes, said, start_cctl
 from variants import VARIANT, first
-from waiting import HANG
+from waiting import HANG, wait_until
 
-from clusterctl.lab.labs import Lab
+from clusterctl.lab.labs import Lab, break_node, heal_node
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 FEW = ("--points", "1200")
+LOSS = re.compile(r"step (\d+)/\d+  (loss [\d.]+)")
 EPOCH = re.compile(r"epoch (\d+)/\d+  (loss [\d.]+  accuracy [\d.]+%)")
 
 
@@ -148,7 +149,7 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
 @VARIANT
 def test_fsdp2_dcp_resumes_on_nodes_without_a_shared_disk(rented: Lab) -> None:
     """Each node has fetched the parts that it lacks; what follows the checkpoint is as if nothing had ended."""
-    job, losses = "stacks/fsdp2-dcp/job.yaml", re.compile(r"step (\d+)/\d+  (loss [\d.]+)")
+    job = "stacks/fsdp2-dcp/job.yaml"
     whole = launch(rented, job, "--", "--steps", "30")
     cut = launch(rented, job, "--set", "name=cut", "--", "--steps", "20")
     gathered = cctl(rented, "cp", "--run", "cut", "--gather", "all:${output_dir}/step-20")
@@ -158,11 +159,45 @@ def test_fsdp2_dcp_resumes_on_nodes_without_a_shared_disk(rented: Lab) -> None:
     parts = sorted(line for line in whole if line.startswith("rank"))
     assert [line.split(":")[0] for line in parts] == [f"rank {rank} of 4" for rank in range(4)]
     assert "resumed after step 20" in resumed
-    printed = [
-        [found.groups() for line in lines if (found := losses.match(line))] for lines in (whole, cut, resumed)
-    ]
+    printed = [losses(lines) for lines in (whole, cut, resumed)]
     assert [step for step, _ in printed[0]] == ["10", "20", "30"]
     assert printed[1] + printed[2] == printed[0]
+
+
+@VARIANT  # of test_a_node_has_no_power_and_a_spare_goes_on_from_its_checkpoint, with what DCP writes and reads
+@pytest.mark.parametrize(
+    ("sizes", "parts"),  # of the checkpoint, one for each rank of the first attempt
+    [(("nodes=2", "restart.spares=1"), 4), (("nodes=3", "min_nodes=2"), 6)],
+    ids=["spare", "fewer"],
+)
+def test_fsdp2_dcp_goes_on_after_a_lost_node(
+    make_lab: Callable[..., Lab], tmp_path: Path, sizes: tuple[str, ...], parts: int
+) -> None:
+    """The ranks of the next attempt load the last safe checkpoint, and continue as if no node had been lost."""
+    lab = make_lab(n=3)
+    job, every = PLAYBOOKS / "stacks/fsdp2-dcp/job.yaml", ("--save-every", "50")
+    options = [word for one in sizes for word in ("--set", one)]
+    launcher = start_cctl(lab, "launch", job, "--json", *options, "--", "--steps", "999999", *every)
+    run = json.loads(read_until(launcher, "step 50/"))["run"]
+    wait_until(lambda: '"safe"' in cctl(lab, "status", run, "--json").out, "a checkpoint has its copies")
+    break_node(lab, lab.nodes[1].name, "power")
+    step = int(json.loads(read_until(launcher, "resumed after step"))["line"].split()[-1])
+    continued = read_until(launcher, f"step {step + 50}/")
+    resumed = json.loads(cctl(lab, "status", run, "--json").out)["run"]
+    stopped = cctl(lab, "stop", "-y", "--grace", "1", run)
+    launcher.communicate(timeout=HANG)
+    heal_node(lab, lab.nodes[1].name)
+    pulled = cctl(lab, "pull", run, tmp_path, "--checkpoint", f"step-{step}")
+    wait_until(lambda: running_processes(lab) == {}, "no process is left")
+
+    assert stopped.code == 4, stopped.err  # a node has no power
+    assert (resumed["attempt"], resumed["resumed"], resumed["world_size"]) == (2, f"step-{step}", 4)
+    assert len(list(tmp_path.glob(f"step-{step}/*.distcp"))) == parts, pulled.err
+    if "nodes=2" in sizes:  # another number of ranks draws other samples
+        whole = ("--set", "name=whole", "--set", "nodes=2", "--", "--steps", str(step + 50), *every)
+        expected = losses(launch(lab, "stacks/fsdp2-dcp/job.yaml", *whole))
+        assert losses([json.loads(continued)["line"]]) == expected[-1:]
+    assert leftovers(lab) == {}
 
 
 def train_here(output: Path, *options: str) -> list[str]:
@@ -182,3 +217,8 @@ def train_here(output: Path, *options: str) -> list[str]:
 def epochs(lines: list[str]) -> list[str]:
     """Give what was printed of every epoch, without how many there were to be."""
     return [f"{found[1]} {found[2]}" for line in lines if (found := EPOCH.match(line))]
+
+
+def losses(lines: list[str]) -> list[tuple[str, ...]]:
+    """Return step and loss of each line that reports them."""
+    return [found.groups() for line in lines if (found := LOSS.match(line))]
