@@ -280,6 +280,14 @@ class CheckpointFault:
 
 CHECKPOINT_FAULTS = (
     CheckpointFault(
+        breaks="a node loses power",
+        follows="a spare, or a node less, goes on from its files on the neighbour",
+        tests=(
+            "tests/lab/test_resume_lab.py::test_a_node_has_no_power_and_a_spare_goes_on_from_its_checkpoint",
+            "tests/lab/test_smaller_lab.py::test_fewer_nodes_have_the_files_of_all",
+        ),
+    ),
+    CheckpointFault(
         breaks="a node is lost while it writes",
         follows="the one before is restored",
         tests=(
@@ -379,6 +387,7 @@ CHECKPOINT_FAULTS = (
         breaks="`stop` or the time limit while files are restored",
         follows="the run ends at once, nothing is left",
         tests=(
+            "tests/lab/test_resume_lab.py::test_a_run_that_ends_while_a_checkpoint_is_fetched",
             f"{RESUMED}test_a_stop_while_files_are_fetched_ends_all",
             f"{STARTS}test_a_stop_gives_a_restore_up",
         ),

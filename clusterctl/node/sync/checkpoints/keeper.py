@@ -92,7 +92,7 @@ class Keeper:
         self._unwanted: Dict[str, int] = {}  # generations that need not be hashed, with their attempts
         self._shared: Dict[int, Optional[Stamps]] = {}  # by seal, of what all nodes see
         self._port = 0
-        self._noted: Set[Tuple[str, str]] = set()
+        self._noted: Set[Tuple[str, str, int]] = set()
         self._awaited: Optional[KeeperReport] = None  # of a restore that the agent waits for
         self._progress_due = 0.0
         self._mirror.step = self._show_progress
@@ -120,10 +120,11 @@ class Keeper:
                 os._exit(0)
 
     def send_note(self, name: str, code: str, why: str) -> None:
-        """Report what people should know, once."""
-        if (name or why, code) in self._noted:
+        """Report what people should know, once in an attempt: a part that does not fit is taken again and again."""
+        note = name or why, code, self._attempt
+        if note in self._noted:
             return
-        self._noted.add((name or why, code))
+        self._noted.add(note)
         self.send(
             KeeperReport(event="note", attempt=max(1, self._attempt), name=name, code=code, why=why[:MAX_WHY])
         )
