@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,7 @@ class LedgerRing:
 
     def __init__(self, *nodes: NodeKeeper, ranks: int, copies: int = 2, keep: int = 2) -> None:
         self.nodes = {Slot(node.number): node for node in nodes}
-        self.ledger = Ledger(copies, keep)
+        self.ledger, self.serial = Ledger(copies, keep), 0
         self.seen: list[tuple[str, str, str]] = []
         self.begin(1, dict(list(zip(self.nodes, map(NodeRank, range(ranks)), strict=False))))
 
@@ -240,6 +241,17 @@ class LedgerRing:
             node = self.nodes[slot]
             node.write(name, **{f"{node.node}.pt": f"{name} of {node.node}".encode()}, **files)
 
+    def hear(self, slot: Slot) -> list[KeeperReport]:
+        """Hand the ledger what a node has reported, and return it."""
+        reports = self.nodes[slot].poll()
+        for report in reports:
+            self.ledger.on_report(slot, report)
+        return reports
+
+    def has_concluded(self, slot: Slot) -> bool:
+        """Return whether a node has just reported what it has."""
+        return ("kept", self.serial) in [(report.event, report.serial) for report in self.hear(slot)]
+
     def serve(self, condition: Callable[[], object], what: str) -> None:
         """Carry out orders, and hand over reports, until something holds."""
 
@@ -248,9 +260,8 @@ class LedgerRing:
             for slot, order in orders:
                 for receiver in self.nodes if slot is None else {slot} & self.nodes.keys():
                     self.nodes[receiver].send(order)
-            for slot, node in self.nodes.items():
-                for report in node.poll():
-                    self.ledger.on_report(slot, report)
+            for slot in self.nodes:
+                self.hear(slot)
             for event in self.ledger.events:
                 self.seen.append((event["name"], str(event["state"]), event["note"]))
             self.ledger.events.clear()
@@ -274,12 +285,11 @@ class LedgerRing:
 
     def choose(self, attempt: int) -> Restore | None:
         """End an attempt, and choose what the next one goes on from."""
+        self.serial += 1
         for slot, node in self.nodes.items():
             node.order("pause")
-            node.order("conclude", attempt=attempt, serial=1000 + attempt)
-            for report in node.poll():
-                self.ledger.on_report(slot, report)
-            self.ledger.on_report(slot, node.wait("kept", lambda report: report.serial == 1000 + attempt))
+            node.order("conclude", attempt=attempt, serial=self.serial)
+            wait_until(partial(self.has_concluded, slot), "what a node has")
         chosen = self.ledger.choose(set(self.nodes), min(self.nodes))
         self.serve(lambda: True, "")
         return chosen
