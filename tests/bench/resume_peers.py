@@ -69,7 +69,8 @@ def prepared(lab: Lab, program: str) -> Iterator[None]:
 
 def start(node: LabNode, flags: str, log: str, resume: str = "") -> None:
     """Start torchrun on a node, its group in a file."""
-    env = f"CLUSTERCTL_OUTPUT_DIR=out CLUSTERCTL_RESUME={resume} GLOO_SOCKET_IFNAME={node.plan.training_nic}"
+    env = f"CLUSTERCTL_OUTPUT_DIR=out GLOO_SOCKET_IFNAME={node.plan.training_nic}"
+    env += f" CLUSTERCTL_RESUME={resume}" if resume else ""
     command = f"exec env OMP_NUM_THREADS=1 {env} {TORCHRUN} {flags} train.py {ARGUMENTS}"
     output = f"> {log} 2>&1 < /dev/null &"
     node.run(["sh", "-c", f"cd ~/by-hand && setsid sh -c '{command}' {output}"])
@@ -114,10 +115,7 @@ def wait_for_collective(nodes: Sequence[LabNode], log: str, struck: float) -> li
 
 
 def lose_elastic(lab: Lab, program: str, place: int) -> list[Cell]:
-    """Leave it to torchrun, on the disks of the nodes: a script that looks for its newest checkpoint there."""
-    own = 'sorted(Path("out").glob("step-*"), key=lambda path: int(path.name[5:]))'
-    find = f'resume = os.environ.get("CLUSTERCTL_RESUME") or str(([""] + {own})[-1])'
-    program = program.replace('resume = os.environ.get("CLUSTERCTL_RESUME")', find)
+    """Leave it to torchrun, on the disks of the nodes: rank 0 looks for its newest checkpoint there."""
     nodes, hub = lab.nodes[:4], lab.nodes[0].plan.ip
     flags = f"--nnodes 2:4 --max-restarts 3 --rdzv-backend c10d --rdzv-id bench --rdzv-endpoint {hub}:29400"
     with prepared(lab, program):

@@ -62,6 +62,18 @@ def load(model: nn.Module, optimizer: torch.optim.Optimizer, ballast: DTensor | 
     return int(state["step"])
 
 
+def find_newest(folder: Path) -> str:
+    """Return the newest checkpoint on this node's own disk: what there is without the key `checkpoints`."""
+    return str(max(folder.glob("step-*"), key=lambda path: int(path.name[5:]), default=""))
+
+
+def choose_resume(folder: Path) -> str:
+    """Return what to go on from: rank 0 decides."""
+    chosen = [os.environ.get("CLUSTERCTL_RESUME", find_newest(folder))]
+    dist.broadcast_object_list(chosen)
+    return chosen[0]
+
+
 def tell(text: str) -> None:
     """Print a line, on one rank."""
     if dist.get_rank() == 0:
@@ -100,10 +112,11 @@ def main() -> None:
     model = build(mesh, int(sys.argv[2]))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     ballast = make_ballast(mesh, int(sys.argv[5])) if int(sys.argv[5]) else None
-    resume = os.environ.get("CLUSTERCTL_RESUME")
+    folder = Path(os.environ["CLUSTERCTL_OUTPUT_DIR"])
+    resume = choose_resume(folder)
     done = load(model, optimizer, ballast, resume) if resume else 0
     tell(f"begins after {done} of {resume or 'nothing'}")
-    train(model, optimizer, ballast, done, Path(os.environ["CLUSTERCTL_OUTPUT_DIR"]))
+    train(model, optimizer, ballast, done, folder)
     dist.destroy_process_group()
 
 
