@@ -124,6 +124,8 @@ def test_four_nodes_become_three_and_then_two(
     read_until(launcher, "attempt 2 rank 5 of 6 3 3/6")
     wait_until(lambda: "3/3 of 4" in cctl(lab, "ps").out, "ps shows the smaller run")
     wait_until_safe(lab, run, "step-42")
+    (listed,) = json.loads(cctl(lab, "ps", "--json").out)["runs"]
+    assert (listed["checkpoint"], listed["smaller"]) == ("step-42", {"nodes": 3, "of": 4})
     break_node(lab, third, "power")
     read_until(launcher, "attempt 3 rank 3 of 4 2 2/4")
     out, notices = launcher.communicate()

@@ -122,13 +122,17 @@ class RunEntry(TypedDict):
 
 
 class ListedRun(RunEntry):
-    """A run in the list: why it ended in a few words, how long it ran in seconds; times in Unix seconds."""
+    """A run in the list: why it ended in a few words, how long it ran in seconds; times in Unix seconds.
+
+    `checkpoint` is the newest that is safe, of a job with `checkpoints`.
+    """
 
     own: bool
     cause: str | None
     ran: float | None
     ended: float | None
     stalled_since: float | None
+    checkpoint: str | None
 
 
 WarmProcess = Annotated[dict[str, Any], FieldsOf(WarmServer, (("node", str),), "WarmProcess")]

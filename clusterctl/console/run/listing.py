@@ -24,6 +24,7 @@ from clusterctl.console.terminal import is_verbose, make_table, stdout, table_wi
 from clusterctl.console.text import UNBROKEN, cut_text, sanitize
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.cause import describe_cause
+from clusterctl.plans.runs.checkpoints import find_safe
 from clusterctl.plans.runs.progress import Progress
 from clusterctl.plans.runs.rows import join_ranks
 from clusterctl.plans.runs.selection import Owner, owner_of
@@ -31,6 +32,7 @@ from clusterctl.plans.runs.state import (
     NO_OFFSETS,
     NodeState,
     Parts,
+    find_checkpoints,
     find_progress,
     find_smaller,
     latest_part,
@@ -299,6 +301,7 @@ def runs_to_json(
             "ran": run_seconds(row.parts, now, offsets),
             "ended": run_ended(row.parts, offsets),
             "stalled_since": stalled_since(row.parts),
+            "checkpoint": find_safe(find_checkpoints(row.parts, offsets)),
         }
         for row in _judge_runs(runs, viewer, node_names, offsets)
     ]

@@ -104,6 +104,11 @@ def describe_checkpoints(checkpoints: Sequence[Checkpoint], now: float) -> str:
     return tr("; ").join(texts)
 
 
+def find_safe(checkpoints: Sequence[Checkpoint]) -> str | None:
+    """Return the name of the newest checkpoint that is safe."""
+    return next((one.name for one in reversed(checkpoints) if one.state == "safe"), None)
+
+
 def _describe(checkpoint: Checkpoint, now: float) -> str:
     age = ""
     if checkpoint.time is not None:
@@ -169,8 +174,8 @@ def _describe_problem(event: Untrusted, state: Stage | Literal[""], name: str, w
 
 def _describe_safe(event: Untrusted, name: str) -> str:
     return trn(
-        "checkpoint {name} is safe: {size} of {nodes} nodes, {n} copy",
-        "checkpoint {name} is safe: {size} of {nodes} nodes, {n} copies",
+        "checkpoint {name} is safe: {nodes} nodes, {n} copy, {size}",
+        "checkpoint {name} is safe: {nodes} nodes, {n} copies, {size}",
         event.count("copies", MAX_COUNT),
         name=name,
         size=Size(event.count("bytes", MAX_BYTES)),

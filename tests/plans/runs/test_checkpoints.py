@@ -93,7 +93,7 @@ def test_the_checkpoint_of_the_latest_attempt_is_what_it_resumed_from() -> None:
     [
         (
             {"event": "checkpoint", "name": "step-3", "state": "safe", "of": 4, "copies": 2, "bytes": 12e8},
-            ("checkpoint step-3 is safe: 0 of 4 nodes, 2 copies", False),
+            ("checkpoint step-3 is safe: 4 nodes, 2 copies, 0", False),
         ),
         (
             {"event": "checkpoint", "name": "step-3", "state": "lost", "note": "step-2 is safe"},
