@@ -36,11 +36,10 @@ from ...protocol.messages.checkpoints import (
     Seal,
 )
 from ...protocol.ranks import NodeRank, Slot
+from .generation import Generation, Key, is_component, is_digest, is_sound
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import CheckpointState, GenerationState, JournalFacts
-
-Key = Tuple[str, int]  # name and attempt
+    from ...protocol.messages.files import CheckpointState, JournalFacts
 
 NO_FILES = "it has no files"
 ATTEMPT_ENDED = "the attempt ended before every node had read its part"
@@ -49,119 +48,6 @@ REPLACED = "a newer one came while another was being copied"
 SAME_FILES = "all nodes see the same files, nothing is copied"
 NOTHING_LEFT = "no checkpoint is left"
 MAX_RETRIES = 5
-HEX = frozenset("0123456789abcdef")
-
-
-def is_component(name: str) -> bool:
-    """Whether a name is one component of a path."""
-    return bool(name) and name not in (".", "..") and not {"/", "\0", "\n"} & set(name)
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text is a SHA-256 in hex."""
-    return len(text) == 64 and set(text) <= HEX
-
-
-def is_sound(seal: Seal) -> bool:
-    """Whether a hub could have made a seal: a name, and one part for each node rank."""
-    ranks = [part.node_rank for part in seal.parts]
-    manifests = (is_digest(part.manifest) for part in seal.parts if part.files)
-    return is_component(seal.name) and ranks == list(range(seal.nodes)) and all(manifests)
-
-
-class Generation:
-    """One checkpoint on all nodes of its attempt."""
-
-    def __init__(self, name: str, attempt: int, nodes: int, identity: str = "", first: int = 0) -> None:
-        self.key: Key = (name, attempt)
-        self.nodes = nodes
-        self.identity, self.first = identity, NodeRank(first)  # of the files where it was seen first
-        self.marked = {self.first}  # who has reported it; who does so again has changed it
-        self.parts: Dict[NodeRank, Part] = {}
-        self.sharing: Set[NodeRank] = set()  # that see the files of the first one
-        self.seal: Optional[Seal] = None
-        self.sealed_at = 0.0
-        self.holders: Dict[NodeRank, Set[Slot]] = {}
-        self.taking: Dict[Tuple[NodeRank, Slot], Optional[Slot]] = {}  # from which node first
-        self.refused: Set[Tuple[NodeRank, Slot]] = set()
-        self.is_tracked = (
-            False  # whether it is known who has the parts: on a peer, and a hub that came later, it is not
-        )
-        self.is_rejected = (
-            False  # whether it is void, or could not be restored although nodes reported to have it
-        )
-        self.retries = 0  # of copies that were refused
-        self.promised = 0  # copies that a hub has reported to a peer
-        self.state: GenerationState = "collecting"
-        self.note = ""
-
-    @property
-    def is_known_whole(self) -> bool:
-        """Whether every node rank has answered; where all see the same files, the first one need not have."""
-        ranks = set(map(NodeRank, range(self.nodes)))
-        return self.is_shared or ranks == set(self.parts) | self.sharing
-
-    def is_changed_by(self, rank: NodeRank) -> bool:
-        """Take that a node has marked it: whether this was not the first time, or it had no files before."""
-        is_changed = rank in self.marked or self.lacks_files_of(rank)
-        self.marked.add(rank)
-        return is_changed
-
-    def lacks_files_of(self, rank: Optional[NodeRank]) -> bool:
-        """Return whether a node has reported a part without any file."""
-        part = self.parts.get(rank) if rank is not None else None
-        return part is not None and not part.files
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all nodes see the same files."""
-        return self.nodes > 1 and len(self.sharing) == self.nodes - 1
-
-    @property
-    def filled_parts(self) -> List[Part]:
-        """Return the parts that have files; of a seal whose files all nodes see, any part."""
-        parts = self.seal.parts if self.seal is not None else ()
-        return [part for part in parts if part.files or (self.seal is not None and self.seal.shared)]
-
-    @property
-    def copies(self) -> int:
-        """Count the copies of the part that has the fewest."""
-        if not self.is_tracked:
-            return self.promised
-        return min((len(self.holders.get(part.node_rank, ())) for part in self.filled_parts), default=0)
-
-    def can_be_restored(self, present: Set[Slot]) -> bool:
-        """Whether these nodes have all of it."""
-        if self.is_rejected:
-            return False
-        found = [bool(self.holders.get(part.node_rank, set()) & present) for part in self.filled_parts]
-        shared = self.seal is not None and self.seal.shared
-        return any(found) if shared else bool(found) and all(found)
-
-    def set_holder(self, slot: Slot, ranks: Iterable[NodeRank]) -> None:
-        """Take which parts a node has now."""
-        self.is_tracked = True
-        held = set(ranks)
-        for part in self.filled_parts:
-            holders = self.holders.setdefault(part.node_rank, set())
-            (holders.add if part.node_rank in held else holders.discard)(slot)
-
-    def describe(self) -> CheckpointState:
-        """Render for state.json."""
-        parts = self.seal.parts if self.seal is not None else tuple(self.parts.values())
-        return {
-            "name": self.key[0],
-            "attempt": self.key[1],
-            "state": self.state,
-            "nodes": self.nodes if self.seal is not None else len(set(self.parts) | self.sharing),
-            "of": self.nodes,
-            "copies": self.copies,
-            "files": sum(part.files for part in parts),
-            "bytes": sum(part.bytes for part in parts),
-            "time": self.sealed_at,
-            "shared": self.seal is not None and self.seal.shared,
-            "note": self.note,
-        }
 
 
 class Ledger:
@@ -224,12 +110,15 @@ class Ledger:
             self._copy(newest)
 
     def _add_restored(self) -> None:
-        """Count the nodes of the attempt as holders of what was chosen for it: they have restored it."""
+        """Record who has restored what was chosen: its own part is as good as one that a node has written."""
         if self._chosen is not None:
             for part in self._chosen.filled_parts:
                 ranks = self._node_ranks.items()
-                added = {slot for slot, rank in ranks if self._needs == "all" or rank == part.node_rank}
-                self._chosen.holders.setdefault(part.node_rank, set()).update(added)
+                self._chosen.add_holders(
+                    part.node_rank,
+                    {slot for slot, rank in ranks if rank == part.node_rank},
+                    {slot for slot, _ in ranks} if self._needs == "all" else set(),
+                )
             self._chosen = None
 
     def on_order(self, order: KeeperOrder) -> None:
@@ -382,8 +271,9 @@ class Ledger:
         missing = False
         for part in generation.filled_parts:
             holders = generation.holders.setdefault(part.node_rank, set())
+            sources = generation.having(part.node_rank)
             receivers = {slot for rank, slot in generation.taking if rank == part.node_rank}
-            most = min(wanted, 2 * len(holders))  # each node that has it sends it to one at a time
+            most = min(wanted, 2 * len(sources))  # each node that has it sends it to one at a time
             for slot in self._receivers(generation, part.node_rank):
                 if len(holders | receivers) < most and slot not in holders | receivers:
                     receivers.add(slot)
@@ -415,7 +305,7 @@ class Ledger:
     def _order_copy(self, generation: Generation, part: Part, slot: Slot) -> None:
         name, attempt = generation.key
         giving = list(generation.taking.values())
-        holders = sorted(self._known(generation.holders[part.node_rank]), key=giving.count)
+        holders = sorted(self._known(generation.having(part.node_rank)), key=giving.count)
         generation.taking[part.node_rank, slot] = holders[0] if holders else None
         sources = tuple(self._addresses[holder] for holder in holders[:MAX_SOURCES])
         order = KeeperOrder(do="take", attempt=attempt, name=name, part=part, sources=sources)
@@ -440,7 +330,7 @@ class Ledger:
             generation.refused.add(asked)
             generation.note = report.why
         else:
-            generation.holders.setdefault(asked[0], set()).add(slot)
+            generation.add_holders(asked[0], {slot}, set())
         self._copy(generation)
 
     def _secure(self, generation: Generation) -> None:
@@ -483,7 +373,8 @@ class Ledger:
 
     @property
     def _holders(self) -> Set[Slot]:
-        return {slot for one in self._sealed for slots in one.holders.values() for slot in slots}
+        parts = [(one, part.node_rank) for one in self._sealed for part in one.filled_parts]
+        return {slot for one, rank in parts for slot in one.having(rank)}
 
     def _find_lost(self, among: Sequence[Generation], present: Set[Slot]) -> None:
         """Journal the generations, of these, of which these nodes lack a part."""
@@ -517,7 +408,7 @@ class Ledger:
                     PartSources(
                         node_rank=part.node_rank,
                         sources=self._sources(
-                            generation.holders[part.node_rank] & present, Slot(part.node_rank)
+                            generation.having(part.node_rank) & present, Slot(part.node_rank)
                         ),
                     )
                     for part in generation.filled_parts

@@ -8,7 +8,8 @@ from collections import Counter, deque
 import pytest
 from memory_keepers import PORT, MemoryKeeper, digest_of
 
-from clusterctl.node.gang.generations import MAX_RETRIES, Ledger, is_sound
+from clusterctl.node.gang.generation import is_sound
+from clusterctl.node.gang.generations import MAX_RETRIES, Ledger
 from clusterctl.protocol.messages.checkpoints import (
     Address,
     Held,
@@ -438,6 +439,43 @@ def test_what_all_nodes_have_restored_outlives_the_next_two() -> None:
     assert [len(nodes.orders(slot, "take")) for slot in nodes.keepers] == [taken[0] + 1, taken[3] + 1]
     assert nodes.seen[-1] == ("step-2", "lost", "step-1 is left")
     assert nodes.state("step-1") == "safe"
+
+
+def test_what_was_restored_is_no_copy_the_script_may_remove_it() -> None:
+    """The lost node had the only copy of a part: it is copied again although all have the files in their places."""
+    nodes = Nodes(ranks=3, spares=1)
+    nodes.save("step-1")
+    nodes.lose(2)
+    chosen = nodes.choose()
+    mirrors = {slot: keeper.parts - {("step-1", 1, slot)} for slot, keeper in nodes.keepers.items()}
+    asked = {slot: len(nodes.orders(slot, "take")) for slot in nodes.keepers}
+    nodes.ranks = {Slot(0): NodeRank(0), Slot(1): NodeRank(1), Slot(3): NodeRank(2)}
+    for keeper in nodes.keepers.values():
+        keeper.on_order(KeeperOrder(do="restore", restore=chosen))
+    nodes.begin(2)
+    for slot, keeper in nodes.keepers.items():
+        taken = {order.part.node_rank for order in nodes.orders(slot, "take")[asked[slot] :] if order.part}
+        keeper.parts = mirrors[slot] | {("step-1", 1, rank) for rank in taken}
+
+    assert (nodes.state("step-1"), nodes.ledger.states[0]["copies"]) == ("safe", 2)
+    assert chosen_name(nodes.choose()) == "step-1"
+
+
+def test_what_was_restored_is_copied_to_the_next_node_when_every_copy_is_lost() -> None:
+    """Both nodes with a part are gone: it comes from one that has restored it, and counts as one copy before."""
+    nodes = Nodes(ranks=4)
+    nodes.save("step-1")
+    chosen = nodes.choose()
+    for keeper in nodes.keepers.values():
+        keeper.on_order(KeeperOrder(do="restore", restore=chosen))
+    nodes.begin(2)
+    nodes.lose(1, 2)
+    assert (nodes.state("step-1"), nodes.ledger.states[0]["copies"]) == ("safe", 1)
+    assert chosen_name(nodes.choose()) == "step-1"
+    nodes.ranks = {Slot(0): NodeRank(0), Slot(3): NodeRank(1)}
+    nodes.begin(3)
+    assert nodes.ledger.states[0]["copies"] == 2
+    assert {order.part.node_rank for order in nodes.orders(0, "take")[1:] if order.part} == {1, 2}
 
 
 def test_what_is_written_again_is_sealed_again_and_the_new_content_is_chosen() -> None:
