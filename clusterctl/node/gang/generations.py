@@ -71,8 +71,10 @@ class Ledger:
 
     @property
     def states(self) -> List[CheckpointState]:
-        """Describe the newest generations, the newest last."""
-        return [generation.describe() for generation in self._generations[-MAX_SEALS:]]
+        """Describe the newest generations, the newest last; what was skipped hides none that may be restored."""
+        skipped = [one for one in self._generations if one.state == "skipped"]
+        hidden = skipped[: max(0, len(self._generations) - MAX_SEALS)]
+        return [one.describe() for one in self._generations if one not in hidden][-MAX_SEALS:]
 
     @property
     def _sealed(self) -> List[Generation]:
@@ -176,9 +178,12 @@ class Ledger:
         self._waiting = found
 
     def _add(self, generation: Generation) -> None:
-        """Add one; what was not sealed of the same name is replaced."""
+        """Add one; what was not sealed of the same name is replaced, and what serves for nothing goes if it is much."""
         others = [one for one in self._generations if one.key != generation.key or one.seal is not None]
-        self._generations = [*others, generation][-2 * MAX_SEALS :]
+        ended = [one for one in others if one is not self._current and one.state != "safe"]
+        ended.sort(key=lambda one: one.seal is not None)
+        surplus = ended[: max(0, len(others) + 1 - 2 * MAX_SEALS)]
+        self._generations = [*(one for one in others if one not in surplus), generation]
 
     def _collect(self, generation: Generation) -> None:
         self._current = generation
@@ -290,7 +295,7 @@ class Ledger:
 
     def _retry(self, generation: Generation) -> None:
         """Ask the nodes again that could not take a copy: the disk may have room now, the other node be less busy."""
-        if generation.refused and generation.retries < MAX_RETRIES and generation is self._sealed[0]:
+        if generation.refused and generation.retries < MAX_RETRIES and self._sealed[:1] == [generation]:
             generation.retries += 1
             generation.refused.clear()
             self._copy(generation)

@@ -11,6 +11,7 @@ from memory_keepers import PORT, MemoryKeeper, digest_of
 from clusterctl.node.gang.generation import is_sound
 from clusterctl.node.gang.generations import MAX_RETRIES, Ledger
 from clusterctl.protocol.messages.checkpoints import (
+    MAX_SEALS,
     Address,
     Held,
     KeeperOrder,
@@ -152,6 +153,36 @@ def test_what_is_written_faster_than_it_can_be_copied_is_skipped() -> None:
 
     assert {name for name, state, _ in nodes.seen if state == "skipped"} == {"step-2", "step-3"}
     assert (nodes.state("step-1"), nodes.state("step-4")) == ("safe", "safe")
+
+
+def test_many_that_are_skipped_while_one_is_copied_cost_neither_that_nor_the_safe_ones() -> None:
+    """A copy that takes long ends as any other, the next one follows, and status shows both all the time."""
+    nodes = Nodes(ranks=2)
+    nodes.save("step-0")
+    nodes.keepers[1].silent = {"take"}
+    for number in range(1, 60):
+        nodes.save(f"step-{number}")
+    shown = [(state["name"], state["state"]) for state in nodes.ledger.states]
+    assert shown[:2] == [("step-0", "safe"), ("step-1", "copying")]
+
+    nodes.keepers[1].silent = set()
+    nodes.hear(1, KeeperReport(event="held", name="step-1", attempt=1, node_rank=0))
+    nodes.settle()
+    assert [state["name"] for state in nodes.ledger.states if state["state"] == "safe"] == [
+        "step-1",
+        "step-59",
+    ]
+    assert len(nodes.ledger.states) <= MAX_SEALS
+
+
+def test_many_whose_copies_find_no_room_are_forgotten_but_the_safe_one() -> None:
+    """They are bounded, the oldest go first."""
+    nodes = Nodes(ranks=2)
+    nodes.save("step-0")
+    nodes.keepers[1].full = True
+    for number in range(1, 60):
+        nodes.save(f"step-{number}")
+    assert [one.key[0] for one in nodes.ledger._generations][:2] == ["step-0", "step-29"]
 
 
 def test_a_spare_takes_its_place_in_the_ring_behind_the_last_node() -> None:
