@@ -70,9 +70,9 @@ class Checkpoints:
         if self.awaited and self._ledger.seals > seals:
             self.conclude()  # what was reported before does not have it
 
-    def reject(self, report: KeeperReport, resume: Optional[Restore]) -> bool:
+    def reject(self, slot: Slot, report: KeeperReport, resume: Optional[Restore]) -> bool:
         """Take that the checkpoint an attempt was to go on from has failed; returns whether it is at fault itself."""
-        if self._ledger is None or resume is None or not self._ledger.reject(report, resume.seal):
+        if self._ledger is None or resume is None or not self._ledger.reject(slot, report, resume.seal):
             return False
         self._act()
         return True

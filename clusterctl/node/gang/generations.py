@@ -67,6 +67,7 @@ class Ledger:
         self._addresses: Dict[Slot, Address] = {}
         self._kept: Dict[Slot, Tuple[Held, ...]] = {}
         self._has_noted_shared = False
+        self._rejecting: Set[Slot] = set()  # that have found no files of one generation
         self._chosen: Optional[Generation] = None  # what the next attempt restores
 
     @property
@@ -422,11 +423,17 @@ class Ledger:
                 return Restore(seal=seal, parts=tuple(parts))
         return None
 
-    def reject(self, report: KeeperReport, seal: Seal) -> bool:
-        """Choose a generation no more of which a node has found no files; returns whether it was that one."""
+    def reject(self, slot: Slot, report: KeeperReport, seal: Seal) -> bool:
+        """Choose a generation no more of which a node has found no files; returns whether it was that one.
+
+        What is wrong with every generation that one node restores is that node.
+        """
         generation = next((one for one in self._sealed if one.seal == seal), None)
         if report.event != "restored" or report.code != NOT_RESTORED or generation is None:
             return False
+        if generation.is_rejected or slot in self._rejecting:
+            return generation.is_rejected
+        self._rejecting.add(slot)
         generation.is_rejected = True
         generation.state, generation.note = "lost", report.why
         self._journal(generation)

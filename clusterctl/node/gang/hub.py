@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 ATTEMPT = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 NOT_OVER = tuple(phase for phase in Phase if phase is not Phase.OVER)
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
-CUT_OFF_ENDS_AFTER = (
-    3  # beats: a node that is cut off ends its part 8 after that, and counts as lost here after 5
-)
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
 
 
@@ -495,7 +492,7 @@ class Hub(Role[Phase]):
     def _on_restored(self, slot: Slot, message: messages.CheckpointReport) -> None:
         """A checkpoint whose files no node gives is of no more use; the node that reports it is as good as before."""
         report, node = message.report, self.roster.node(slot)
-        if self.checkpoints.reject(report, self.state.resume):
+        if self.checkpoints.reject(slot, report, self.state.resume):
             reason = f"{node}: the checkpoint {report.name} cannot be restored: {report.why}"
             self._given_reason = RestartReason(NODE_LOST, node, reason)
 

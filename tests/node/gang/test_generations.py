@@ -638,9 +638,40 @@ def test_what_could_not_be_restored_is_not_chosen_again() -> None:
     assert chosen is not None
     full_disk = KeeperReport(event="restored", code="CC-DISK-001", why="No space left on device")
     wrong = KeeperReport(event="restored", code="CC-CKPT-013", why="no node gives the files")
-    assert [nodes.ledger.reject(report, chosen.seal) for report in (full_disk, wrong)] == [False, True]
+    assert [nodes.ledger.reject(Slot(1), report, chosen.seal) for report in (full_disk, wrong)] == [
+        False,
+        True,
+    ]
     assert chosen_name(nodes.choose()) == "step-1"
     assert nodes.seen[-1] == ("step-2", "lost", "no node gives the files")
+
+
+def test_one_node_that_can_restore_nothing_does_not_use_up_what_the_others_have() -> None:
+    """The first time the checkpoint is at fault, the second time the node: what it rejects stays."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.save("step-2")
+    wrong = KeeperReport(event="restored", code="CC-CKPT-013", why="no node gives the files")
+    rejected = []
+    for slot in (1, 1, 1, 2):
+        chosen = nodes.choose()
+        assert chosen is not None
+        rejected.append((chosen.seal.name, nodes.ledger.reject(Slot(slot), wrong, chosen.seal)))
+    assert rejected == [("step-2", True), ("step-1", False), ("step-1", False), ("step-1", True)]
+
+
+def test_what_two_nodes_reject_at_once_is_journaled_once() -> None:
+    """The second one has not used up its word."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.save("step-2")
+    wrong = KeeperReport(event="restored", code="CC-CKPT-013", why="no node gives the files")
+    for number, slots in ((2, (1, 2)), (1, (2,))):
+        chosen = nodes.choose()
+        assert chosen is not None
+        assert [nodes.ledger.reject(Slot(slot), wrong, chosen.seal) for slot in slots] == [True] * len(slots)
+        nodes.settle()
+        assert nodes.seen.count((f"step-{number}", "lost", "no node gives the files")) == 1
 
 
 def test_what_a_node_holds_is_read_from_its_report_alone() -> None:

@@ -11,6 +11,7 @@ It ends with the agent; a fault of it ends no run.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -414,10 +415,10 @@ class Keeper:
             parts = [] if seal.shared else parts_needed(seal, order.node_rank, self._settings.needs)
             restored = restoring.restore(restore, parts)
             if seal.shared and self._read_shared(seal) is None:
-                raise VerbError("CC-CKPT-013", f"{restored.path} does not exist")
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), restored.path)
         except (VerbError, OSError) as error:
             failure = describe_failure(error)
-            code = failure["code"] or "CC-CKPT-013"
+            code = failure["code"] or "CC-CKPT-014"
             self.send(report.replace(code=code, why=failure["message"][:MAX_WHY]))
             return
         seconds = time.monotonic() - began

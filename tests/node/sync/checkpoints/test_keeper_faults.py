@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import time
 import zlib
@@ -19,10 +21,19 @@ from waiting import HANG, wait_until
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.sync.checkpoints import transfers
-from clusterctl.node.sync.checkpoints.keeper import KeeperProvider
+from clusterctl.node.sync.checkpoints.keeper import Keeper, KeeperProvider
+from clusterctl.node.sync.checkpoints.transfers import Restoring
 from clusterctl.node.sync.store import Store
 from clusterctl.node.sync.transfer import Provider
-from clusterctl.protocol.messages.checkpoints import Address, Part, PartSources, Restore, Seal
+from clusterctl.protocol.messages.checkpoints import (
+    Address,
+    KeeperOrder,
+    KeeperSettings,
+    Part,
+    PartSources,
+    Restore,
+    Seal,
+)
 from clusterctl.protocol.ranks import NodeRank
 
 BIG = 24 << 20  # bytes: more than a connection holds
@@ -238,8 +249,16 @@ def test_nodes_that_see_the_same_files(nodes: list[NodeKeeper], tmp_path: Path) 
         assert parts_held(node.conclude(), seal) == (0, 1)
         restored = node.restore(Restore(seal=seal))
         assert (restored.why, restored.path, restored.files) == ("", str(both / "step-1"), 0)
+    nodes.append(elsewhere := NodeKeeper(tmp_path, 2))
+    failed = elsewhere.restore(
+        Restore(seal=seal)
+    )  # its file system is not mounted: that is no fault of the files
+    assert (failed.code, failed.why) == (
+        "CC-DISK-002",
+        f"cannot use {elsewhere.folder / 'step-1'}: No such file or directory",
+    )
     nodes[0].write("step-1", data=b"2")
-    assert [parts_held(node.conclude(serial=2), seal) for node in nodes] == [(), ()]
+    assert [parts_held(node.conclude(serial=2), seal) for node in nodes[:2]] == [(), ()]
 
 
 @pytest.mark.parametrize("workdir", ["one", "another"])
@@ -456,3 +475,21 @@ def test_a_busy_source_says_nothing_about_a_checkpoint(
     assert raised.value.code == code
     assert len(progress) > 1
     assert set(progress) == {0}  # it is shown to go on, also where nothing comes
+
+
+def test_a_disk_that_fails_is_no_fault_of_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system names no path: another node may restore the same files."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Restoring, "restore", fail)
+    ours, its = socket.socketpair()
+    with ours, its, ours.makefile("rb") as lines:
+        keeper = Keeper(str(tmp_path / "runs" / "x"), its, KeeperSettings(path=f"{tmp_path}/out/step-*"))
+        restore = Restore(seal=Seal(name="step-1", number=1))
+        keeper._restore(KeeperOrder(do="restore", name="step-1", restore=restore), 0)
+        report = json.loads(lines.readline())
+    assert (report["code"], report["why"]) == ("CC-CKPT-014", "OSError: [Errno 5] Input/output error")
