@@ -154,7 +154,7 @@ class KeeperReport(Record):
     late       attempt, name: files have come after it reported a part without any
     held       attempt, name, node_rank: that part is here, or why not
     kept       held, port, serial: what is here of sealed generations, checked now
-    restoring  name, bytes, serial: a restore goes on (agent only)
+    restoring  a restore goes on (agent only)
     restored   name, path, files, bytes, seconds, serial: that of its `restore`; to the hub only if it has failed
     note       name, code, why: for the journal and the report; a checkpoint was skipped, a disk is full (agent only)
     """

@@ -33,6 +33,7 @@ from ....protocol.messages.checkpoints import (
     KeeperReport,
     KeeperSettings,
     Part,
+    Restore,
     Seal,
 )
 from ....protocol.ranks import NodeRank
@@ -94,7 +95,8 @@ class Keeper:
         self._shared: Dict[int, Optional[Stamps]] = {}  # by seal, of what all nodes see
         self._port = 0
         self._noted: Set[Tuple[str, str, int]] = set()
-        self._awaited: Optional[KeeperReport] = None  # of a restore that the agent waits for
+        self._restoring = threading.Lock()
+        self._awaited = -1  # the turn in which the agent waits for a restore
         self._progress_due = 0.0
         self._mirror.step = self._show_progress
 
@@ -183,9 +185,7 @@ class Keeper:
             self._work.put(partial(self._add_seal, order.seal))
 
     def _on_restore(self, order: KeeperOrder) -> None:
-        self._awaited = KeeperReport(
-            event="restoring", attempt=order.attempt, name=order.name, serial=order.serial
-        )
+        self._awaited = self._turn
         self._schedule_urgent(partial(self._restore, order, self._turn))
 
     # scanning
@@ -204,10 +204,11 @@ class Keeper:
                 self._guard(job)
 
     def _begin(self, attempt: int, turn: int) -> None:
-        if turn == self._turn:
-            self._claim_folder()
-            remove_parts(self._scanner.folder)
-            self._scanner.begin()
+        with self._restoring:  # a file that a given-up restore still writes is no checkpoint of this attempt
+            if turn == self._turn:
+                self._claim_folder()
+                remove_parts(self._scanner.folder)
+                self._scanner.begin()
         with self._turning:
             if turn == self._turn:
                 self._scanner.paused.clear()
@@ -393,17 +394,19 @@ class Keeper:
             parts=tuple(part.node_rank for part in seal.parts) if now and now == sealed else ()
         )
 
-    def _show_progress(self, size: int = 0) -> None:
+    def _show_progress(self) -> None:
         """Report that what a restore waits for, or the restore itself, goes on."""
-        report, now = self._awaited, time.monotonic()
-        if report is not None and now >= self._progress_due:
+        now = time.monotonic()
+        if self._awaited == self._turn and now >= self._progress_due:
             self._progress_due = now + PROGRESS_INTERVAL
-            self.send(report.replace(bytes=size))
+            self.send(KeeperReport(event="restoring"))
 
     def _restore(self, order: KeeperOrder, turn: int) -> None:
-        restore = order.restore
-        if restore is None or turn != self._turn:
-            return
+        with self._restoring:
+            if order.restore is not None and turn == self._turn:
+                self._restore_from(order, order.restore, turn)
+
+    def _restore_from(self, order: KeeperOrder, restore: Restore, turn: int) -> None:
         seal, began = restore.seal, time.monotonic()
         report = KeeperReport(event="restored", attempt=order.attempt, name=seal.name, serial=order.serial)
         try:

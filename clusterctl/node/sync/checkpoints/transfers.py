@@ -12,7 +12,7 @@ from ....protocol.messages.checkpoints import Address, Part, Restore, Seal
 from ...runtime.stream import VerbError
 from ..files_by_hash import Destination
 from ..hashing import CHUNK, Sha
-from ..removal import ignore_step, remove_quietly
+from ..removal import Step, remove_quietly
 from ..staging.parts import find_parts, open_part, part_path
 from ..staging.room import show_amount
 from ..store import Store
@@ -46,7 +46,7 @@ class Restored(NamedTuple):
 class Transfer:
     """Takes contents from nodes that know the token, with so many bytes a second, until it is cancelled.
 
-    `on_progress` receives the bytes so far, several times a minute even where none come.
+    `on_progress` is called several times a minute even where no bytes come.
     """
 
     def __init__(
@@ -54,19 +54,21 @@ class Transfer:
         token: str,
         is_cancelled: Callable[[], bool],
         rate: Optional[float],
-        on_progress: Callable[[int], None],
+        on_progress: Step,
     ) -> None:
         self._token, self._is_cancelled, self._rate = token, is_cancelled, rate
         self._on_progress = on_progress
         self._came, self._began = 0, time.monotonic()
 
-    def count(self, size: int) -> None:
-        """Count what has come."""
-        self._came += size
-        self._on_progress(self._came)
+    def step(self) -> None:
+        """Count a piece of work on this node; CancelledError if it is no longer wanted."""
+        self._on_progress()
+        if self._is_cancelled():
+            raise CancelledError
 
     def _observe(self, size: int, _: float) -> bool:
-        self.count(size)
+        self._came += size
+        self._on_progress()
         if self._rate:
             time.sleep(max(0.0, self._began + self._came / self._rate - time.monotonic()))
         return self._is_cancelled()
@@ -85,10 +87,9 @@ class Transfer:
                 "turn": 0,
             }
             problem = receive(store, sizes, missing, source, self._observe)
-            self.count(0)
             if self._is_cancelled():
                 store.abandon()
-                raise CancelledError
+            self.step()
             if not missing:
                 break
         return problem if missing else None
@@ -215,12 +216,12 @@ class Restoring:
         for row in rows:
             path = self._mirror.path_of(row)
             with suppress(OSError):
-                if self._mirror.hashes.hash(path, ignore_step)[0] != row.content:
+                if self._mirror.hashes.hash(path, self._transfer.step)[0] != row.content:
                     os.unlink(path)
 
     def _restore_files(self, rows: List[TreeEntry], sources: Tuple[Address, ...]) -> None:
         hashes = self._mirror.hashes
-        step = self._mirror.step
+        step = self._transfer.step
         with Destination(self._folder, rows, step, hashes, overwrite=True, private=False) as destination:
             sizes = content_sizes(rows)
             missing = {sha for sha, size in sizes.items() if not destination.has(sha, size)}
@@ -246,9 +247,9 @@ class Restoring:
             destination.drop(sha)
             left = size
             while left >= 0:
+                self._transfer.step()
                 data = os.read(source, min(CHUNK, left) or 1)
                 left -= len(data)
-                self._transfer.count(len(data))
                 if not data and left:
                     raise VerbError("CC-SYNC-009", "a file became shorter")
                 if destination.add(sha, data, size, last=not left):

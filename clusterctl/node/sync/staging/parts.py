@@ -82,7 +82,11 @@ def continue_part(folder: str, sha: Sha, size: int, step: Step) -> Incoming | No
         data = os.read(descriptor, CHUNK)
         if not data:
             return incoming
-        step()
+        try:
+            step()
+        except BaseException:  # the part stays, for the next time; its lock goes
+            incoming.close()
+            raise
         incoming.digest.update(data)
         incoming.size += len(data)
     incoming.discard()  # longer than the content

@@ -56,7 +56,7 @@ class RememberedHashes:
     def read_ahead(
         self, files: Iterable[Tuple[Path, os.stat_result]], step: Step, *, again: bool = False
     ) -> None:
-        """Hash files for which `hash` will be called, a few at the same time; raises the first error."""
+        """Hash files for which `hash` will be called, a few at once; raises the first error."""
         unread = {
             key_of(status): path
             for path, status in files
@@ -65,7 +65,7 @@ class RememberedHashes:
             and (again or key_of(status) not in self._known)
         }
         remaining = iter(list(unread.items()))
-        errors: List[OSError] = []
+        errors: List[Exception] = []
 
         def count() -> None:
             step()
@@ -76,7 +76,7 @@ class RememberedHashes:
             try:
                 for key, path in remaining:
                     self._ahead[key] = self.hash(path, count, again=again)
-            except OSError as error:
+            except Exception as error:
                 errors.append(error)
 
         threads = [threading.Thread(target=read) for _ in range(min(READERS, len(unread)))]

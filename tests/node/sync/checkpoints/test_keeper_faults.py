@@ -37,6 +37,7 @@ from clusterctl.protocol.messages.checkpoints import (
 from clusterctl.protocol.ranks import NodeRank
 
 BIG = 24 << 20  # bytes: more than a connection holds
+MANY = 64  # files
 
 
 @pytest.fixture
@@ -174,6 +175,30 @@ def test_a_hand_over_is_given_up(nodes: list[NodeKeeper], tmp_path: Path) -> Non
     spare.order("pause")
     report = spare.restore(restore_from(seal, reports[1]), node_rank=0)
     assert (report.why, len(spare.read("step-1"))) == ("", 2)
+
+
+def test_files_of_a_restore_that_was_given_up(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """None comes after the next attempt has begun, in which they are no checkpoint."""
+    ring = start(nodes, tmp_path, 2, complete="marker")
+    for number in range(MANY):
+        with (nodes[0].write("step-1") / f"{number}.pt").open("wb") as sink:
+            sink.write(b"%d" % number)
+            sink.truncate(BIG // MANY * 4)
+    for node in nodes:
+        node.write("step-1", **{node.node: b"x"})
+    nodes[1].write("step-1", marker=b"x")
+    seal = ring.seal("step-1")
+    ring.mirror(seal)
+    order = restore_from(seal, *((node, node.conclude()) for node in nodes))
+    place = nodes[1].folder / "step-1"
+    nodes[1].order("restore", attempt=1, restore=order, node_rank=1, serial=2)
+    wait_until(lambda: any(place.glob("*.pt")), "the first file")
+    nodes[1].order("pause")
+    nodes[1].begin(3)
+    restored = nodes[1].read("step-1").keys()
+    nodes[1].conclude(3, serial=3)
+    assert nodes[1].read("step-1").keys() == restored
+    assert not [report for report in nodes[1].seen if report.event == "marked" and report.attempt == 3]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
@@ -465,16 +490,16 @@ def test_a_busy_source_says_nothing_about_a_checkpoint(
     tmp_path.chmod(0o700)
     store, sha = Store(str(tmp_path)), "cd" * 32
     provider = KeeperProvider(store, {}, {"address": "127.0.0.1", "ports": None, "token": TOKEN})
-    progress: list[int] = []
-    transfer = transfers.Transfer(TOKEN, lambda: False, None, progress.append)
+    missing, progress = {sha}, list[set[str]]()
+    transfer = transfers.Transfer(TOKEN, lambda: False, None, lambda: progress.append(set(missing)))
     try:
         with pytest.raises(VerbError) as raised:
-            transfer.retry(store, {sha: 1}, {sha}, (Address(address="127.0.0.1", port=provider.port),))
+            transfer.retry(store, {sha: 1}, missing, (Address(address="127.0.0.1", port=provider.port),))
     finally:
         provider.close()
     assert raised.value.code == code
     assert len(progress) > 1
-    assert set(progress) == {0}  # it is shown to go on, also where nothing comes
+    assert all(progress)  # it is shown to go on, also where nothing comes
 
 
 def test_a_disk_that_fails_is_no_fault_of_the_checkpoint(
