@@ -345,7 +345,7 @@ CHECKPOINT_FAULTS = (
     ),
     CheckpointFault(
         breaks="two runs write to one directory",
-        follows="the second keeps nothing until the first has ended (CC-CKPT-012)",
+        follows="both are warned (CC-CKPT-012), and neither copies anything until the other has ended",
         tests=(f"{KEEPERS}test_two_runs_that_write_to_one_directory",),
     ),
     CheckpointFault(

@@ -43,7 +43,7 @@ from ...runtime.processes import set_parent_death_signal
 from ...runtime.stream import DISK_ERRORS, VerbError, describe_failure
 from ..staging.remembered_hashes import RememberedHashes
 from ..transfer import Provider
-from .claim import ClaimedError, claim_folder
+from .claim import Claim
 from .io_class import IDLE, set_io_class
 from .manifests import pack_part
 from .mirror import Mirror, make_mirror_folder
@@ -89,8 +89,8 @@ class Keeper:
         self._attempt, self._node_rank = 0, NodeRank(-1)
         self._turn = 0  # what was begun in an earlier one is given up
         self._turning = threading.Lock()  # a `begin` that takes long must not undo the `pause` behind it
-        self._claim: Optional[List[int]] = None  # what holds it is open until the end
-        self._reported_claim = False
+        self._claim = Claim(self._workdir, self._scanner.folder, self._run_id)
+        self._rival = ""  # why nothing is kept: another run writes there
         self._unwanted: Dict[str, int] = {}  # generations that need not be hashed, with their attempts
         self._shared: Dict[int, Optional[Stamps]] = {}  # by seal, of what all nodes see
         self._port = 0
@@ -206,7 +206,7 @@ class Keeper:
     def _begin(self, attempt: int, turn: int) -> None:
         with self._restoring:  # a file that a given-up restore still writes is no checkpoint of this attempt
             if turn == self._turn:
-                self._claim_folder()
+                self._rival = self._find_rival()
                 remove_parts(self._scanner.folder)
                 self._scanner.begin()
         with self._turning:
@@ -214,29 +214,24 @@ class Keeper:
                 self._scanner.paused.clear()
         self.send(KeeperReport(event="begun", attempt=attempt))
 
-    def _claim_folder(self) -> None:
-        """Claim the directory of the checkpoints, once it is there."""
-        if self._claim is None and os.path.isdir(self._scanner.folder):
-            try:
-                self._claim = claim_folder(self._workdir, self._scanner.folder, self._run_id)
-            except ClaimedError as error:
-                if not self._reported_claim:
-                    self.send_note(
-                        "", "CC-CKPT-012", f"run {error} writes its checkpoints to the same directory"
-                    )
-                self._reported_claim = True
+    def _find_rival(self) -> str:
+        """Claim the directory of the checkpoints once it is there; return and note why none can be kept now."""
+        rival = self._claim.find_rival()
+        if not rival:
+            return ""
+        why = f"run {rival} writes its checkpoints to the same directory"
+        self.send_note("", "CC-CKPT-012", why)
+        return why
 
     def _scan(self) -> None:
         if self._scanner.paused.is_set():
             return
-        if self._claim is None:
-            self._claim_folder()
-            if self._claim is None:
-                return
-            if self._reported_claim:  # what the other run has written is no checkpoint of this one
-                self._scanner.begin()
-        for found in self._scanner.scan():
-            self._on_found(found)
+        found = self._scanner.scan()
+        before, self._rival = self._rival, self._find_rival()  # after the look, which may have seen its files
+        for one in self._scanner.refuse(found, self._rival or before) if self._rival or before else found:
+            self._on_found(one)
+        if before and not self._rival:  # what the other run has written is no checkpoint of this one
+            self._scanner.begin()
 
     def _on_found(self, found: Found) -> None:
         attempt = self._attempt

@@ -126,6 +126,15 @@ class Scanner:
         self._matches = matches
         return [*self._find_late(matches), *self._find_marked(), *self._find_collected(broken)]
 
+    def refuse(self, found: List[Found], why: str) -> List[Found]:
+        """Return what counts of a look that may have seen files of others: what is collected is not read."""
+        refused = [one.name for one in found if one.event in ("same", "settled", "absent")] + [
+            *self._collections
+        ]
+        self._collections = {}
+        late = [one for one in found if one.event == "late"]
+        return late + [Found("absent", name, "", {}, why) for name in refused]
+
     def find_late(self) -> List[Found]:
         """Look once more, after `paused` is set, for files of what had none: they need not have settled."""
         return list(self._find_late(dict(self._read_matches({})))) if self._absent else []

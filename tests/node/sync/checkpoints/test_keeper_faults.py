@@ -21,6 +21,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.sync.checkpoints import transfers
+from clusterctl.node.sync.checkpoints.claim import Claim
 from clusterctl.node.sync.checkpoints.keeper import Keeper, KeeperProvider
 from clusterctl.node.sync.checkpoints.transfers import Restoring
 from clusterctl.node.sync.store import Store
@@ -286,9 +287,11 @@ def test_nodes_that_see_the_same_files(nodes: list[NodeKeeper], tmp_path: Path) 
     assert [parts_held(node.conclude(serial=2), seal) for node in nodes[:2]] == [(), ()]
 
 
-@pytest.mark.parametrize("workdir", ["one", "another"])
-def test_two_runs_that_write_to_one_directory(nodes: list[NodeKeeper], tmp_path: Path, workdir: str) -> None:
-    """The second one keeps nothing until the first has ended, and nothing of the first ever.
+@pytest.mark.parametrize(("workdir", "ends"), [("one", "first"), ("another", "first"), ("another", "second")])
+def test_two_runs_that_write_to_one_directory(
+    nodes: list[NodeKeeper], tmp_path: Path, workdir: str, ends: str
+) -> None:
+    """Neither keeps anything until the other one has ended, and nothing of the other one ever.
 
     Their work directories may be different ones, and their nodes, if they see the same files.
     """
@@ -297,21 +300,43 @@ def test_two_runs_that_write_to_one_directory(nodes: list[NodeKeeper], tmp_path:
     second = NodeKeeper(root, 0, run="train-20260101-000000-ffff", folder=first.folder)
     nodes += [first, second]
     first.begin()
-    second.begin()
-    assert list(first.folder.iterdir()) == []
-    assert [report.code for report in second.seen if report.event == "note"] == ["CC-CKPT-012"]
     first.write("step-1", data=b"1")
     assert first.wait("marked").name == "step-1"
-    first.close()
+    second.begin()
+    assert [path.name for path in first.folder.iterdir()] == ["step-1"]
+    assert [report.code for report in second.seen if report.event == "note"] == ["CC-CKPT-012"]
+    second.write("step-2", data=b"2")
+    note = first.wait("note")
+    assert (note.code, "train-20260101-000000-ffff" in note.why) == ("CC-CKPT-012", True)
+    for name in ("step-1", "step-2"):
+        first.order("collect", attempt=1, name=name, identity="?", node_rank=0)
+        assert first.wait("part").why == note.why
+    left, gone = (first, second) if ends == "second" else (second, first)
+    gone.close()
+    left.poll()
     number = iter(range(10, 1000))
 
     def write_another() -> bool:
-        second.write(f"step-{next(number)}", data=b"2")
-        return not second.idle()
+        left.write(f"step-{next(number)}", data=b"3")
+        return not left.idle()
 
-    wait_until(write_another, "the second run is the only one", every=0.2)
-    assert second.wait("marked").name != "step-1"
-    assert "step-1" not in {report.name for report in second.seen}
+    wait_until(write_another, "the run is the only one", every=0.2)
+    left.wait("marked")
+    marked = [report.name for report in left.seen if report.event == "marked"]
+    assert marked[0] == "step-1" if left is first else "step-1" not in marked
+    assert "step-2" not in marked
+
+
+def test_a_run_that_was_refused_and_ended_between_two_looks(tmp_path: Path) -> None:
+    """Its files are seen by the next look: they belong to no run."""
+    first, second = (Claim(str(tmp_path), os.fsencode(tmp_path), run_id) for run_id in ("first", "second"))
+    assert (first.find_rival(), second.find_rival(), first.find_rival()) == ("", "first", "second")
+    second._close(second._contesting.values())
+    second._contesting.clear()
+    assert first.find_rival() == ""
+    assert second.find_rival() == "first"
+    second._close(second._contesting.values())
+    assert [first.find_rival() for _ in range(2)] == ["second", ""]
 
 
 def test_ranks_that_may_have_died(nodes: list[NodeKeeper], tmp_path: Path) -> None:
