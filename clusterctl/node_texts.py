@@ -293,6 +293,7 @@ TEMPLATES = (
     to_translate("its files changed or were removed while they were read"),
     to_translate("its files changed while they were read"),
     to_translate("its files were removed while they were read"),
+    to_translate("it was begun before its node could watch it"),
     to_translate("the attempt ended before every node had read its part"),
     to_translate("files of a node came after the others were read; it is read again"),
     to_translate("a newer one came while another was being copied"),

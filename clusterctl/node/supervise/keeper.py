@@ -1,7 +1,7 @@
 """The agent's end of the keeper, the process that keeps checkpoints beside the ranks; the orders and reports between.
 
-A keeper that has ended in the middle of an attempt costs the checkpoints of that attempt, not the run: what it was
-asked is answered here. The next attempt has a new one, which finds on the disk what the one before has kept.
+A keeper that has ended in the middle of an attempt costs the checkpoint of that moment, not the run: what it was
+asked is answered here, and a new one follows, which finds on the disk what the one before has kept.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class Keeper:
         self._spared, self._on_report = spared, on_report
         self._socket: Optional[LineSocket] = None
         self._pid: Optional[int] = None
+        self._children: Set[int] = set()
+        self._began: Optional[KeeperOrder] = None  # of the attempt that is watched now
         self._port = 0
         self._starts = 0
         self._open: Dict[Question, KeeperOrder] = {}  # what it has not answered
@@ -82,7 +84,8 @@ class Keeper:
 
     def begin(self, attempt: int, node_rank: int) -> None:
         """Watch for the checkpoints of an attempt; a spare has no node rank, but -1."""
-        self.send(KeeperOrder(do="begin", attempt=attempt, node_rank=node_rank))
+        self._began = KeeperOrder(do="begin", attempt=attempt, node_rank=node_rank)
+        self.send(self._began)
 
     def pause(self) -> None:
         """Take nothing as complete any more; a restore that was asked for before has no answer."""
@@ -104,6 +107,8 @@ class Keeper:
 
     def send(self, order: KeeperOrder) -> None:
         """Send an order; where no keeper runs, and this begins nothing new, it is answered here."""
+        if order.do in ("pause", "conclude"):
+            self._began = None
         if self._socket is None and order.do in FRESH:
             self._start()
         question = find_question(ANSWERS.get(order.do, ""), order)
@@ -135,6 +140,7 @@ class Keeper:
         ]
         log = RunPaths(self._rundir).agent_log
         self._pid = start_child(argv, None, (log, log), kept=[its.fileno()], is_bound=True)
+        self._children.add(self._pid)
         self._spared.add(self._pid)
         its.close()
         self._port = 0
@@ -159,9 +165,10 @@ class Keeper:
 
     def on_child_exit(self, pid: int) -> None:
         """Take the end of a child."""
-        if pid == self._pid:
+        if pid in self._children:
+            self._children.discard(pid)
             self._spared.discard(pid)
-            self._pid = None
+            self._pid = None if pid == self._pid else self._pid
 
     def stop(self) -> None:
         """End it: nothing of the run follows. What it has on the disk is whole at any moment."""
@@ -192,7 +199,10 @@ class Keeper:
         self._on_report(report.replace(port=self._port))
 
     def _on_close(self, why: str) -> None:
-        """Answer what is open; the end of the process itself is seen as that of any child."""
+        """Answer what is open, and watch on with another one; the end of a process is seen as that of any child.
+
+        The last start is left for what an attempt cannot do without, a restore.
+        """
         ended = f"{ENDED}: {why}"
         self._socket = None
         if self._pid is not None:  # it may have closed its end only
@@ -200,6 +210,9 @@ class Keeper:
                 os.kill(self._pid, signal.SIGKILL)
         self._on_report(KeeperReport(event="note", code=FAILED, why=ended))
         self._answer_all(ended)
+        if self._began is not None and self._starts < MAX_STARTS - 1:
+            self._start()
+            self._send(self._began.replace(serial=1))
 
     def _answer_all(self, why: str = ENDED) -> None:
         orders = list(self._open.values())

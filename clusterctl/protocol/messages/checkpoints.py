@@ -114,7 +114,8 @@ class KeeperSettings(Record):
 class KeeperOrder(Record):
     """From the hub to a node, or from an agent to its keeper.
 
-    begin     attempt, node_rank (-1: a spare): what is there now is no checkpoint of this attempt; watch from now on
+    begin     attempt, node_rank (-1: a spare): what is there now is no checkpoint of this attempt; watch from now on;
+              with `serial` ranks run already: what is there now may be half of one, and does not become one
     collect   attempt, name, identity, node_rank: report the part once it has settled; both are those of the node that
               saw it first
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it; `serial`: how often

@@ -16,7 +16,7 @@ from clusterctl.node.supervise import keeper
 from clusterctl.node.supervise.keeper import MAX_STARTS, Keeper, rotate
 from clusterctl.protocol.messages.checkpoints import Address, KeeperOrder, KeeperReport, Part, Restore, Seal
 
-# Answers orders, ends at `take`, and hangs in the middle of a restore of `step-hung`.
+# Answers orders but `collect` of `step-1`, ends at `take`, and hangs in the middle of a restore of `step-hung`.
 PROGRAM = """
 import json, signal, socket, sys
 channel = socket.socket(fileno=int(sys.argv[3]))
@@ -35,6 +35,10 @@ for line in lines:
     if order["do"] == "restore" and order["name"] == "step-hung":
         say(event="restoring", **about)
         signal.pause()
+    if order["do"] == "begin":
+        begun = f"attempt {order['attempt']}, node rank {order['node_rank']}, {order['serial']}"
+    if order["do"] == "collect" and order["name"] != "step-1":
+        say(event="part", identity=begun, **about)
     if order["do"] in ("begin", "conclude"):
         say(event={"begin": "begun", "conclude": "kept"}[order["do"]], **about)
 """
@@ -101,7 +105,7 @@ def test_reports_have_the_port_and_only_what_was_asked_is_passed_on(side: Side, 
 
 
 def test_what_an_ended_process_was_asked_is_answered_for_it(side: Side) -> None:
-    """The hub waits for nothing that will not come; the next attempt has another process."""
+    """The hub waits for nothing that will not come, and another process watches on: later checkpoints are kept."""
     side.keeper.begin(1, 0)
     side.keeper.send(KeeperOrder(do="collect", attempt=1, name="step-1", node_rank=1))
     side.keeper.send(KeeperOrder(do="take", attempt=1, name="step-0", part=Part(node_rank=2)))
@@ -111,8 +115,19 @@ def test_what_an_ended_process_was_asked_is_answered_for_it(side: Side) -> None:
     assert answers["note"].code == "CC-CKPT-014"
     assert all(answers[event].why for event in ("part", "held"))
     assert (answers["held"].name, answers["held"].node_rank) == ("step-0", 2)
-    side.until(lambda: not side.spared)
+    side.keeper.send(KeeperOrder(do="collect", attempt=1, name="step-2"))
+    side.until(lambda: side.reports[-1].name == "step-2")
+    assert (side.reports[-1].why, side.reports[-1].identity) == ("", "attempt 1, node rank 0, 1")
+    side.until(lambda: len(side.spared) == 1)
 
+
+def test_after_the_end_of_an_attempt_another_process_is_started_only_for_what_needs_one(side: Side) -> None:
+    """What else is asked is answered for it."""
+    side.keeper.begin(1, 0)
+    side.keeper.pause()
+    side.keeper.send(KeeperOrder(do="take", attempt=1, name="step-0", part=Part(node_rank=2)))
+    side.until(lambda: "held" in side.events())
+    side.until(lambda: not side.spared)
     side.keeper.send(KeeperOrder(do="collect", attempt=1, name="step-2"))
     assert (side.reports[-1].name, bool(side.reports[-1].why)) == ("step-2", True)
     side.keeper.send(KeeperOrder(do="conclude", attempt=1, serial=9))

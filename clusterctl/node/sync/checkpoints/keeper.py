@@ -150,7 +150,7 @@ class Keeper:
     def _on_begin(self, order: KeeperOrder) -> None:
         self._turn += 1
         self._attempt, self._node_rank = order.attempt, NodeRank(order.node_rank)
-        begin = partial(self._begin, order.attempt, self._turn)
+        begin = partial(self._begin, order.attempt, self._turn, is_late=order.serial > 0)
         self._scans.put(begin if order.node_rank >= 0 else self._scanner.paused.set)
 
     def _on_collect(self, order: KeeperOrder) -> None:
@@ -203,12 +203,12 @@ class Keeper:
             else:
                 self._guard(job)
 
-    def _begin(self, attempt: int, turn: int) -> None:
+    def _begin(self, attempt: int, turn: int, *, is_late: bool) -> None:
         with self._restoring:  # a file that a given-up restore still writes is no checkpoint of this attempt
             if turn == self._turn:
                 self._rival = self._find_rival()
                 remove_parts(self._scanner.folder)
-                self._scanner.begin()
+                self._scanner.begin(is_late=is_late)
         with self._turning:
             if turn == self._turn:
                 self._scanner.paused.clear()
@@ -231,7 +231,7 @@ class Keeper:
         for one in self._scanner.refuse(found, self._rival or before) if self._rival or before else found:
             self._on_found(one)
         if before and not self._rival:  # what the other run has written is no checkpoint of this one
-            self._scanner.begin()
+            self._scanner.begin(is_late=True)
 
     def _on_found(self, found: Found) -> None:
         attempt = self._attempt

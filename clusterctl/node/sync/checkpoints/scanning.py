@@ -30,6 +30,7 @@ ABSENT_WRITER = (
     150  # the same for a node that has written others, where no file shows that all have been written
 )
 ACCESS_MODE = 0o3  # of the flags of an open file
+HALF = "it was begun before its node could watch it"
 IGNORE_WRITERS = 10  # looks in which nothing has changed although a file is open for writing
 
 
@@ -96,17 +97,23 @@ class Scanner:
         self.paused = Event()  # set by another thread: ranks may have died
         self.paused.set()
         self._baseline: Dict[str, Stamps] = {}
+        self._halves: Dict[str, int] = {}  # inodes of what may have been written by half before
         self._matches: Dict[str, Match] = {}
         self._marked: Dict[str, Stamps] = {}
         self._collections: Dict[str, Collection] = {}
         self._absent_limit = ABSENT
         self._absent: Set[str] = set()  # generations of which there was no file when they were collected
 
-    def begin(self) -> None:
-        """Begin an attempt: nothing that is there now counts; who calls this clears `paused`."""
+    def begin(self, *, is_late: bool = False) -> None:
+        """Begin an attempt: nothing that is there now counts; who calls this clears `paused`.
+
+        If this is late, ranks run: what they write on to was not seen whole, and does not count before it is replaced.
+        """
         self._matches, self._marked, self._collections, self._absent = {}, {}, {}, set()
         self._absent_limit = ABSENT if self._complete else ABSENT_FIRST
-        self._baseline = {name: stamps for name, stamps, _ in self._walk(set())}
+        found = list(self._walk(set()))
+        self._baseline = {name: stamps for name, stamps, _ in found}
+        self._halves = {name: top.inode for name, _, top in found} if is_late else {}
 
     def collect(self, name: str, identity: str, *, is_first: bool) -> None:
         """Find a generation, at the next looks; one that is asked for later takes the place of an earlier one."""
@@ -147,6 +154,9 @@ class Scanner:
     def _read_matches(self, broken: Dict[str, str]) -> Iterator[Tuple[str, Match]]:
         problems: set[Tuple[str, str]] = set()
         for name, stamps, top in self._walk(problems):
+            if self._halves.get(name) == top.inode:
+                problems.add((name, HALF))
+                continue
             before = self._baseline.get(name, {})
             fresh = {path: stamp for path, stamp in stamps.items() if before.get(path) != stamp}
             if fresh:

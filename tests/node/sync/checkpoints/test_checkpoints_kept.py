@@ -90,6 +90,31 @@ def test_a_node_that_has_no_files_yet_has_time_to_write_them(
     assert [count_looks(name) for name in ("step-1", "step-2")] == [looks, ABSENT]
 
 
+def test_what_was_half_written_when_a_node_began_to_watch_late_is_never_half_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """Its first files were not seen: it is refused when the hub asks, and so is no part without files."""
+    scanner = Scanner(f"{tmp_path}/step-*", "")
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / "a").write_bytes(b"1")
+    scanner.begin(is_late=True)
+    scanner.paused.clear()
+    for name in ("step-1", "step-2"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "b").write_bytes(b"1")
+    found = [found for _ in range(10) for found in scanner.scan()]
+    assert [(one.event, one.name) for one in found] == [("marked", "step-2")]
+
+    scanner.collect("step-1", "?", is_first=False)
+    (refused,) = scanner.scan()
+    assert (refused.event, refused.why) == ("absent", "it was begun before its node could watch it")
+    (tmp_path / "step-1").rename(tmp_path / "old")
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / "a").write_bytes(b"2")
+    found = [found for _ in range(10) for found in scanner.scan()]
+    assert [(one.event, one.name) for one in found] == [("marked", "step-1")]
+
+
 def test_files_that_come_after_a_node_has_reported_none(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """The seal without them is forgotten, and they are read with the next one."""
     ring = start(nodes, tmp_path, 2)
