@@ -337,6 +337,9 @@ class Keeper:
         if seal.shared:
             self._shared[seal.number] = self._read_shared(seal)
         self._mirror.prune(self._settings.keep)
+        self._shared = {
+            number: stamps for number, stamps in self._shared.items() if number in self._mirror.seals
+        }
 
     def _read_shared(self, seal: Seal) -> Optional[Stamps]:
         try:

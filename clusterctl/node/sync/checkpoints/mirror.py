@@ -51,6 +51,10 @@ class Given(GivenFiles):
         """Remember where a content is, the newest place."""
         self._paths[sha] = path
 
+    def forget(self, sha: Sha) -> None:
+        """Give a file in place no more."""
+        self._paths.pop(sha, None)
+
 
 class Mirror:
     """The generations that one node has; `folder` is that of the pattern. One thread changes it."""
@@ -59,13 +63,15 @@ class Mirror:
         self.root, self._folder, self.hashes = root, folder, hashes
         self.step: Step = ignore_step  # called while a file is read
         self.store = Store(root)
+        for entry in list_entries(self.store.incoming_folder):  # of a keeper that was killed
+            remove_quietly(entry.path)
         self.given = Given(self.store)
         self.sizes: Dict[Sha, int] = {}  # of all that is given
         self.seals: Dict[int, Seal] = {seal.number: seal for seal in read_seals(root)}
         self.safe: Set[int] = {number for number in self.seals if os.path.exists(self._safe_path(number))}
         self.restored = -1  # the seal that this attempt goes on from: others may not know that it is safe
         self._rows: Dict[Sha, List[TreeEntry]] = {}  # of manifests that are here
-        self._unsealed: Set[Sha] = set()  # manifests
+        self._unsealed = ""  # the manifest of what the hub has collected last, one after the other
         make_private(os.path.join(root, SEALS))
         write_atomically(os.path.join(root, FOLDER), folder)
 
@@ -77,7 +83,8 @@ class Mirror:
         content = json.dumps(record.to_json(seal)).encode("ascii")
         write_atomically(os.path.join(self.root, SEALS, str(seal.number)), content)
         self.seals[seal.number] = seal
-        self._unsealed.difference_update(part.manifest for part in seal.parts)
+        if self._unsealed in [part.manifest for part in seal.parts]:
+            self._unsealed = ""
 
     def remove_seal(self, seal: Seal) -> None:
         """Forget a seal, not yet what it names."""
@@ -103,8 +110,10 @@ class Mirror:
     def add_own(self, name: str, part: Part, manifest: bytes) -> None:
         """Keep the manifest of files that are in place here, and give them."""
         self.store.add(part.manifest, manifest, part.size)
-        self._unsealed.add(part.manifest)
+        skipped, self._unsealed = self._unsealed, part.manifest
         self.offer(self.rows(name, part) or [])
+        if skipped:
+            self._remove_unneeded(self._needed())
 
     def offer(self, rows: List[TreeEntry]) -> None:
         """Offer files that are here, mirrored or in place."""
@@ -193,18 +202,17 @@ class Mirror:
             self._remove_unneeded(self._needed())
 
     def _needed(self) -> Set[Sha]:
-        needed = set(self._unsealed)
+        needed = {self._unsealed, *(row.content for row in self._rows.get(self._unsealed, ()))}
         for seal in self.seals.values():
             for part in seal.parts:
                 needed.add(part.manifest)
                 needed.update(row.content for row in self.rows(seal.name, part) or [])
-        for manifest in self._unsealed & self._rows.keys():
-            needed.update(row.content for row in self._rows[manifest])
         return needed
 
     def _remove_unneeded(self, needed: Set[Sha]) -> None:
         for sha in [sha for sha in self.sizes if sha not in needed]:
             del self.sizes[sha]
+            self.given.forget(sha)
         for sha in [sha for sha in self._rows if sha not in needed]:
             del self._rows[sha]
         for folder in list_entries(self.store.root):

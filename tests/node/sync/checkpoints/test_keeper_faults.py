@@ -161,6 +161,20 @@ def test_a_keeper_that_is_killed_while_it_takes(nodes: list[NodeKeeper], tmp_pat
     again = NodeKeeper(tmp_path, 1)
     nodes.append(again)
     assert held_names(again.conclude()) == [("step-2", [1]), ("step-1", [0, 1])]
+    assert list(incoming.iterdir()) == []
+
+
+def test_skipped_checkpoints_leave_nothing(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """Of what one node has reported and the hub has not sealed, only the newest may still be needed."""
+    ring = start(nodes, tmp_path, 2)
+    ring.save("step-1")
+    kept = set(contents(nodes[0]))
+    for number in range(2, 5):
+        for node in nodes:
+            node.write(f"step-{number}", **{f"{node.node}.pt": b"%d" % number})
+        parts = ring.collect(f"step-{number}")
+    assert {path.name for path in set(contents(nodes[0])) - kept} == {parts[0].manifest}
+    assert kept <= set(contents(nodes[0]))
 
 
 def test_a_hand_over_is_given_up(nodes: list[NodeKeeper], tmp_path: Path) -> None:
