@@ -244,6 +244,8 @@ class Keeper:
         )
         if found.event in ("marked", "late"):
             self.send(report.replace(event=found.event))
+        elif found.event == "unusable":
+            self.send_note(found.name, "CC-CKPT-011", found.why)
         elif found.event == "same":
             self.send(report)
         elif found.event == "absent":

@@ -19,7 +19,7 @@ from ...runtime.processes import all_pids
 from ..removal import list_entries
 from .kept import is_inside
 
-MAX_FILES = 100_000  # of all matches; what is beyond is not kept
+MAX_FILES = 100_000  # of a match; one with more is not kept
 OWN_PREFIX = ".clusterctl-"  # files that transfers write beside those that they become
 UNCHANGED = 2  # looks in which a match is the same; one where the job names the file that is written last
 ABSENT = 3  # looks without any file, after which a node has none of a checkpoint that others have
@@ -53,7 +53,10 @@ class UnusableError(Exception):
 
 
 class Found(NamedTuple):
-    """What a look has found of a generation: `marked`; if that is collected `same`, `settled` or `absent`; `late`."""
+    """What a look has found of a generation: `marked`; if that is collected `same`, `settled` or `absent`; `late`.
+
+    `unusable`: it cannot be kept; `why` is the reason.
+    """
 
     event: str
     name: str
@@ -97,6 +100,7 @@ class Scanner:
         self.paused = Event()  # set by another thread: ranks may have died
         self.paused.set()
         self._baseline: Dict[str, Stamps] = {}
+        self._unusable: Set[str] = set()  # names of what is reported, or was there before
         self._halves: Dict[str, int] = {}  # inodes of what may have been written by half before
         self._matches: Dict[str, Match] = {}
         self._marked: Dict[str, Stamps] = {}
@@ -111,9 +115,11 @@ class Scanner:
         """
         self._matches, self._marked, self._collections, self._absent = {}, {}, {}, set()
         self._absent_limit = ABSENT if self._complete else ABSENT_FIRST
-        found = list(self._walk(set()))
+        problems: Dict[str, str] = {}
+        found = list(self._walk(problems))
         self._baseline = {name: stamps for name, stamps, _ in found}
         self._halves = {name: top.inode for name, _, top in found} if is_late else {}
+        self._unusable = {*problems, *self._halves}
 
     def collect(self, name: str, identity: str, *, is_first: bool) -> None:
         """Find a generation, at the next looks; one that is asked for later takes the place of an earlier one."""
@@ -131,7 +137,11 @@ class Scanner:
             if name in self._matches:
                 match.follows(self._matches[name])
         self._matches = matches
-        return [*self._find_late(matches), *self._find_marked(), *self._find_collected(broken)]
+        unusable = [
+            Found("unusable", name, "", {}, broken[name]) for name in sorted(broken.keys() - self._unusable)
+        ]
+        self._unusable.update(broken)
+        return [*unusable, *self._find_late(matches), *self._find_marked(), *self._find_collected(broken)]
 
     def refuse(self, found: List[Found], why: str) -> List[Found]:
         """Return what counts of a look that may have seen files of others: what is collected is not read."""
@@ -152,10 +162,9 @@ class Scanner:
             yield Found("late", name, "", {})
 
     def _read_matches(self, broken: Dict[str, str]) -> Iterator[Tuple[str, Match]]:
-        problems: set[Tuple[str, str]] = set()
-        for name, stamps, top in self._walk(problems):
+        for name, stamps, top in self._walk(broken):
             if self._halves.get(name) == top.inode:
-                problems.add((name, HALF))
+                broken[name] = HALF
                 continue
             before = self._baseline.get(name, {})
             fresh = {path: stamp for path, stamp in stamps.items() if before.get(path) != stamp}
@@ -163,23 +172,25 @@ class Scanner:
                 marker = fresh.get(f"{name}/{self._complete}") if self._complete else None
                 shown = marker or top
                 yield name, Match(fresh, f"{shown.inode}:{shown.ctime_ns}", marker)
-        broken.update(problems)
 
-    def _walk(self, problems: set[Tuple[str, str]]) -> Iterator[Tuple[str, Stamps, Stamp]]:
+    def _walk(self, problems: Dict[str, str]) -> Iterator[Tuple[str, Stamps, Stamp]]:
         """Yield each match with its files and its own stamp; of one that is unusable the reason is a problem."""
-        budget = MAX_FILES
         for entry in list_entries(self.folder):
             name = decode_name(entry.name)
             if self.is_match(name):
-                try:
-                    stamps, top = read_match(self.folder, name, budget)
-                except UnusableError as error:
-                    problems.add((name, str(error)))
-                except OSError:
-                    continue  # removed meanwhile
-                else:
-                    budget -= len(stamps)
-                    yield name, stamps, top
+                with suppress(OSError):  # removed meanwhile
+                    try:
+                        yield (name, *read_match(self.folder, name))
+                    except UnusableError as error:
+                        if not self._is_alias(entry.path):
+                            problems[name] = str(error)
+
+    def _is_alias(self, path: bytes) -> bool:
+        """Return whether a link leads to another match, such as to the newest one: that one is kept."""
+        if not os.path.islink(path):
+            return False
+        folder, name = os.path.split(os.path.normpath(os.path.join(self.folder, os.readlink(path))))
+        return folder == os.path.normpath(self.folder) and self.is_match(decode_name(name))
 
     def is_match(self, name: str) -> bool:
         """Return whether a name is one component of a path that the pattern means."""
@@ -236,7 +247,7 @@ class Scanner:
         return self._matches[name].unchanged >= IGNORE_WRITERS or not is_written(top)
 
 
-def read_match(folder: bytes, name: str, budget: int = MAX_FILES) -> Tuple[Stamps, Stamp]:
+def read_match(folder: bytes, name: str) -> Tuple[Stamps, Stamp]:
     """Read the stamps of all files of a match, and its own; OSError if it is gone, UnusableError if it is refused."""
     try:
         too_long = len(name.encode("utf-8")) > MAX_NAME
@@ -244,11 +255,14 @@ def read_match(folder: bytes, name: str, budget: int = MAX_FILES) -> Tuple[Stamp
         raise UnusableError("its name is not UTF-8") from None
     if too_long:
         raise UnusableError("its name is too long")
-    top = stamp_of(os.lstat(os.path.join(folder, encode_name(name))), "")
+    status = os.lstat(os.path.join(folder, encode_name(name)))
+    if stat.S_ISLNK(status.st_mode):
+        raise UnusableError("it is a symbolic link")
+    top = stamp_of(status, "")
     stamps: Stamps = {}
     for path, stamp in _read_files(folder, name):
         stamps[path] = stamp
-        if len(stamps) > budget:
+        if len(stamps) > MAX_FILES:
             raise UnusableError("it has too many files")
     return stamps, top
 

@@ -12,6 +12,7 @@ import pytest
 from keepers import RUN, NodeKeeper, Ring, close_all
 from session import Session
 
+from clusterctl.node.sync.checkpoints import scanning
 from clusterctl.node.sync.checkpoints.scanning import Scanner
 
 
@@ -78,6 +79,36 @@ def test_a_script_that_removes_files_makes_no_newer_checkpoint(tmp_path: Path) -
     assert marked() == []
     (folder / "model").write_text("another model")
     assert marked() == ["step-1"]
+
+
+def test_a_new_checkpoint_that_cannot_be_kept_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old ones do not count against its number of files, and a link to the newest one is nothing to report."""
+    monkeypatch.setattr(scanning, "MAX_FILES", 3)
+
+    def write(name: str, files: int) -> None:
+        (tmp_path / name).mkdir(exist_ok=True)
+        for number in range(files):
+            (tmp_path / name / str(number)).touch()
+
+    write("step-1", 4)
+    write("step-2", 3)
+    scanner = Scanner(f"{tmp_path}/step-*", "0")
+    scanner.begin()
+    scanner.paused.clear()
+    write("step-3", 3)
+    write("step-4", 4)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "step-5").symlink_to("other")
+    (tmp_path / "step-last").symlink_to("step-3")
+    (tmp_path / "step-best").symlink_to(tmp_path / "step-3")
+    found = {(one.event, one.name, one.why) for _ in range(3) for one in scanner.scan()}
+    assert found == {
+        ("marked", "step-3", ""),
+        ("unusable", "step-4", "it has too many files"),
+        ("unusable", "step-5", "it is a symbolic link"),
+    }
 
 
 def test_checkpoints_that_one_look_finds_come_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
