@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Callable, List, Optional, Set
 from ...protocol.messages.gang import CheckpointOrder
 from ...protocol.ranks import Slot
 from .attempts import Roster
+from .limits import MIN_RESTORE_RATE
 from .membership import GangContext
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .generations import Ledger
 
 SERIALS = 1_000_000  # of one hub
+MIN_TIME_TO_REPORT = 60.0  # seconds
 
 
 class Checkpoints:
@@ -92,6 +94,15 @@ class Checkpoints:
         self._serial += 1
         self.awaited = self._present()
         self._order(None, KeeperOrder(do="conclude", attempt=self._roster.attempt, serial=self._serial))
+
+    def time_to_report(self) -> float:
+        """Return the seconds in which nodes that still hash may report the only copies; 0 if others are known."""
+        size = (
+            0
+            if self._ledger is None or not self.awaited & self._present()
+            else self._ledger.size_of_unknown(self._present())
+        )
+        return MIN_TIME_TO_REPORT + size / MIN_RESTORE_RATE if size else 0.0
 
     def choose(self) -> Optional[Restore]:
         """Choose what the next attempt goes on from."""

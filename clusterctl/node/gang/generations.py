@@ -423,6 +423,14 @@ class Ledger:
                 return Restore(seal=seal, parts=tuple(parts))
         return None
 
+    def size_of_unknown(self, present: Set[Slot]) -> int:
+        """Return the bytes of the largest part of the newest sealed, if it is not known whether these nodes have it."""
+        usable = (one for one in self._sealed if one.state in ("copying", "safe") and not one.is_rejected)
+        newest = next(usable, None)
+        if newest is None or newest.can_be_restored(present):
+            return 0
+        return max((1, *(part.bytes for part in newest.filled_parts)))
+
     def reject(self, slot: Slot, report: KeeperReport, seal: Seal) -> bool:
         """Choose a generation no more of which a node has found no files; returns whether it was that one.
 

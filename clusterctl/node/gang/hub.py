@@ -74,9 +74,8 @@ class Hub(Role[Phase]):
         self._quiet = 0.0  # seconds without progress of any rank, at the last beat
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
-        self._cut_off_until = (
-            0.0  # a node that is lost by silence may have ranks until then, if it is only cut off
-        )
+        # a node that is lost by silence may have ranks until then, if it is only cut off
+        self._cut_off_until = 0.0
         self._reason = RestartReason("", "", "")  # why the attempt ended
         self._given_reason: Optional[RestartReason] = None  # what is in no part
         self._go_time = 0.0
@@ -346,9 +345,8 @@ class Hub(Role[Phase]):
         """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
         known, self._given_reason = self._given_reason, None
         previous, self._previous_hub = self._previous_hub, None
-        if (
-            previous is not None and previous not in self.round.expected
-        ):  # a lost hub without a rank is judged too
+        # a lost hub without a rank is judged too
+        if previous is not None and previous not in self.round.expected:
             parts = [*parts, self._part_of_lost(previous, self.roster.view().lost.get(previous, ""))]
         found = judge_record(self.state.make_record(parts, self.round.stop, {"gave_up": None}, whole=False))
         if known is not None and found.reason != NODE_LOST:
@@ -364,8 +362,17 @@ class Hub(Role[Phase]):
         self._decide_if_cleared()
 
     def _decide_if_cleared(self) -> None:
-        awaited = self.round.expected - set(self.round.cleared) | self.checkpoints.awaited
+        awaited = self.round.uncleared | self.checkpoints.awaited
         if self.phase is Phase.CLEARING and not awaited & self._present_slots:
+            self._decide()
+
+    def _decide_late(self) -> None:
+        """Wait no longer for what goes on elsewhere, but for keepers, once, if only they know of any checkpoint."""
+        seconds = 0.0 if self.round.is_late else self.checkpoints.time_to_report()
+        self.round.is_late = True
+        if seconds:
+            self._wait(seconds, "clear")
+        else:
             self._decide()
 
     def _decide(self) -> None:
@@ -616,7 +623,7 @@ class Hub(Role[Phase]):
                 _gone: (Phase.OVER,),
             },
             "overdue": {_drop_overdue: (Phase.STOPPING,)},
-            "clear": {_decide: (Phase.CLEARING,)},
+            "clear": {_decide_late: (Phase.CLEARING,)},
             "pause_over": {_start_next: (Phase.PAUSING,)},
             "hold": {_send_go: (Phase.STARTING,)},
             "ready_limit": {_drop_late: (Phase.STARTING,)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
 from ...protocol.ranks import Slot
@@ -39,6 +39,12 @@ class Round:
         self.shortest_grace = float("inf")  # that the others were given
         self.master_port: Optional[int] = None
         self.go_sent = False  # to rank 0
+        self.is_late = False  # what is left of it has not gone in time
+
+    @property
+    def uncleared(self) -> Set[Slot]:
+        """Return the nodes on which it has still to go, as long as that is waited for."""
+        return set() if self.is_late else self.expected - set(self.cleared)
 
     @property
     def ordered_parts(self) -> List[PartRecord]:
