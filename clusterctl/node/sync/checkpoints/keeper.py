@@ -414,7 +414,7 @@ class Keeper:
             self._mirror.add_seal(seal)
             self._mirror.restored = seal.number
             transfer = Transfer(self._settings.token, lambda: turn != self._turn, None, self._show_progress)
-            restoring = Restoring(self._mirror, transfer, self._scanner.folder, self._settings.complete)
+            restoring = Restoring(self._mirror, transfer, self._scanner.folder, self._settings)
             parts = [] if seal.shared else parts_needed(seal, order.node_rank, self._settings.needs)
             restored = restoring.restore(restore, parts)
             if seal.shared and self._read_shared(seal) is None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ....protocol.manifest import TreeEntry, encode_name
-from ....protocol.messages.checkpoints import Address, Part, Restore, Seal
+from ....protocol.messages.checkpoints import Address, KeeperSettings, Part, Restore, Seal
 from ...runtime.stream import VerbError
 from ..files_by_hash import Destination
 from ..hashing import CHUNK, Sha
@@ -29,6 +29,9 @@ NO_SOURCE = Exception("no node has it")
 WRONG_CONTENT = "CC-SYNC-009"  # what a source has is not what is needed
 MAX_MARGIN = 1 << 30  # bytes that mirrors leave free at most
 MARGIN_SHARE = 20  # of the file system, one such part is left free
+
+
+Piece = Tuple[Part, List[TreeEntry]]
 
 
 class CancelledError(Exception):
@@ -176,8 +179,8 @@ def check_margin(root: str, needed: int) -> None:
 class Restoring:
     """Puts a generation in its place: what is there already stays, and the file that is written last comes last."""
 
-    def __init__(self, mirror: Mirror, transfer: Transfer, folder: bytes, complete: str) -> None:
-        self._mirror, self._transfer, self._folder, self._complete = mirror, transfer, folder, complete
+    def __init__(self, mirror: Mirror, transfer: Transfer, folder: bytes, settings: KeeperSettings) -> None:
+        self._mirror, self._transfer, self._folder, self._settings = mirror, transfer, folder, settings
         self._files = self._bytes = 0
 
     def restore(self, order: Restore, parts: List[Part]) -> Restored:
@@ -185,13 +188,14 @@ class Restoring:
         seal = order.seal
         os.makedirs(self._folder, exist_ok=True)
         sources = {part.node_rank: part.sources for part in order.parts}
+        pieces = [(part, self._fetch_rows(seal, part, sources.get(part.node_rank, ()))) for part in parts]
+        if self._settings.needs == "own" and len(pieces) > 1:
+            pieces = self._find_seen(pieces)
         taken: Set[str] = set()
-        pieces = []
-        for part in parts:
-            rows = self._fetch_rows(seal, part, sources.get(part.node_rank, ()))
-            pieces.append((part, [row for row in rows if row.path not in taken]))
+        for number, (part, rows) in enumerate(pieces):
+            pieces[number] = part, [row for row in rows if row.path not in taken]
             taken.update(row.path for row in rows)
-        marker = f"{seal.name}/{self._complete}"
+        marker = f"{seal.name}/{self._settings.complete}"
         last = [(part, [row for row in rows if row.path == marker]) for part, rows in pieces]
         self._remove_other_marker(row for _, rows in last for row in rows)
         pieces = [(part, [row for row in rows if row.path != marker]) for part, rows in pieces]
@@ -210,6 +214,18 @@ class Restoring:
             return fetch_manifest(self._mirror, seal.name, part, fetch)
         finally:
             self._mirror.store.abandon()
+
+    def _find_seen(self, pieces: List[Piece]) -> List[Piece]:
+        """Return the part that a node without one sees in its place, or all; VerbError if they contradict."""
+        for part, rows in pieces:
+            if all(row.kind == "link" or self._mirror.is_unchanged(row) for row in rows):
+                return [(part, rows)]
+        files = {row for _, rows in pieces for row in rows}
+        if len({row.path for row in files}) < len(files):
+            raise VerbError(
+                "CC-CKPT-013", "several nodes have a file of one name, and none is this node's own"
+            )
+        return pieces
 
     def _remove_other_marker(self, rows: Iterator[TreeEntry]) -> None:
         """Remove a marker that is not this generation's: with it a half restored one would seem whole."""
@@ -272,7 +288,11 @@ def remove_parts(folder: bytes) -> None:
 
 
 def parts_needed(seal: Seal, node_rank: int, needs: str) -> List[Part]:
-    """Return the parts that a node needs: its own first, then the others, at each node from another one on."""
+    """Return the parts that a node needs: its own first, then the others, at each node from another one on.
+
+    One without a part may have seen the files of another node; which one's is not written down.
+    """
     count = max(1, len(seal.parts))
     ordered = sorted(seal.parts, key=lambda part: (part.node_rank - node_rank) % count)
-    return [part for part in ordered if part.files and (needs == "all" or part.node_rank == node_rank)]
+    is_own = needs == "own" and any(part.files for part in ordered if part.node_rank == node_rank)
+    return [part for part in ordered if part.files and (part.node_rank == node_rank or not is_own)]

@@ -384,6 +384,39 @@ def test_each_node_has_its_own_file_of_one_name(nodes: list[NodeKeeper], tmp_pat
         assert len(spare.read("step-1")) == files
 
 
+@pytest.mark.parametrize("same", [False, True])
+def test_a_node_that_saw_the_files_of_another_one_is_replaced(
+    nodes: list[NodeKeeper], tmp_path: Path, *, same: bool
+) -> None:
+    """Where only some nodes share a disk, it has no part of its own: it gets all, unless these contradict."""
+    both = tmp_path / "shared"
+    nodes += [NodeKeeper(tmp_path, number, folder=both, needs="own") for number in range(2)]
+    nodes.append(NodeKeeper(tmp_path, 2, needs="own"))
+    Ring(*nodes).begin()
+    for node in (nodes[0], nodes[2]):
+        node.write("step-1", **{"state" if same else f"{node.node}.pt": node.node.encode()})
+    identity = nodes[0].wait("marked").identity
+    for node in nodes:
+        node.order("collect", attempt=1, name="step-1", identity=identity, node_rank=0)
+    found = [node.wait("part").part or Part(node_rank=node.number) for node in nodes]
+    assert [part.files for part in found] == [1, 0, 1]
+    seal = Seal(name="step-1", attempt=1, number=1, nodes=3, parts=tuple(found))
+    for node in nodes:
+        node.order("seal", seal=seal)
+    left = restore_from(seal, *((node, node.conclude()) for node in (nodes[0], nodes[2])))
+    assert nodes[1].restore(left).why == ""
+    assert nodes[1].read("step-1") == {"state" if same else "gpu0.pt": b"gpu0"}
+    nodes[1].kill()
+    nodes.append(spare := NodeKeeper(tmp_path, 5, needs="own"))
+    restored = spare.restore(left, node_rank=1)
+    if same:
+        assert (restored.code, restored.path) == ("CC-CKPT-013", "")
+        assert not (spare.folder / "step-1").exists()
+    else:
+        assert (restored.why, restored.path) == ("", str(spare.folder / "step-1"))
+        assert spare.read("step-1") == {"gpu0.pt": b"gpu0", "gpu2.pt": b"gpu2"}
+
+
 def test_what_a_restore_left_that_was_killed(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """It is gone when the ranks begin, and other files are not touched."""
     nodes.append(node := NodeKeeper(tmp_path, 0))
