@@ -42,6 +42,8 @@ class Checkpoints:
     def lead(self, present: Callable[[], Set[Slot]], send: Callable[[Slot, CheckpointOrder], None]) -> None:
         """Act as the hub from now on: which nodes are here, and what sends to one of the others."""
         self._present, self._send = present, send
+        if self._ledger is not None:
+            self._ledger.leads = True
 
     def on_order(self, order: KeeperOrder) -> None:
         """Carry out what the hub orders, as a peer."""

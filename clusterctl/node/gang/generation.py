@@ -126,8 +126,8 @@ class Generation:
             elif slot not in restored.get(part.node_rank, ()):
                 holders.add(slot)
 
-    def describe(self) -> CheckpointState:
-        """Render for state.json."""
+    def describe(self, *, hub: bool) -> CheckpointState:
+        """Render for state.json of the hub, or of another node."""
         parts = self.seal.parts if self.seal is not None else tuple(self.parts.values())
         return {
             "name": self.key[0],
@@ -141,4 +141,6 @@ class Generation:
             "time": self.sealed_at,
             "shared": self.seal is not None and self.seal.shared,
             "note": self.note,
+            "number": self.seal.number if self.seal is not None else 0,
+            "hub": hub,
         }

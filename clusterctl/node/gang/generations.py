@@ -57,6 +57,7 @@ class Ledger:
         self._copies, self._keep, self._needs = copies, keep, needs  # copies: 0 for every node
         self.orders: List[Tuple[Optional[Slot], KeeperOrder]] = []  # None: to all
         self.events: List[JournalFacts] = []
+        self.leads = False  # this node is the hub
         self.seals = 0  # the number of the newest one that was made here or is known
         self._attempt = 0
         self._node_ranks: Mapping[Slot, NodeRank] = {}
@@ -75,7 +76,7 @@ class Ledger:
         """Describe the newest generations, the newest last; what was skipped hides none that may be restored."""
         skipped = [one for one in self._generations if one.state == "skipped"]
         hidden = skipped[: max(0, len(self._generations) - MAX_SEALS)]
-        return [one.describe() for one in self._generations if one not in hidden][-MAX_SEALS:]
+        return [one.describe(hub=self.leads) for one in self._generations if one not in hidden][-MAX_SEALS:]
 
     @property
     def _sealed(self) -> List[Generation]:
@@ -466,7 +467,7 @@ class Ledger:
                     generation.set_holder(slot, found.get(generation.seal, {}).get(slot, ()))
 
     def _journal(self, generation: Generation) -> None:
-        about = generation.describe()
+        about = generation.describe(hub=self.leads)
         self.events.append(
             {
                 "name": about["name"],

@@ -27,7 +27,7 @@ class Checkpoint:
     """One checkpoint of all nodes: `nodes` of `of` have reported their files, and each file is on `copies` nodes.
 
     `time` is when it was complete (Unix seconds, by the clock of the node that reports it). `shared`: all nodes see the
-    same files, and nothing is copied.
+    same files, and nothing is copied. `number`: of two a later one has a higher one, 0 is none; `hub` reports it.
     """
 
     name: str
@@ -41,6 +41,8 @@ class Checkpoint:
     time: float | None
     shared: bool
     note: str
+    number: int
+    hub: bool
 
 
 def parse_checkpoints(raw: Untrusted) -> tuple[Checkpoint, ...]:
@@ -65,13 +67,15 @@ def _parse_checkpoint(raw: Untrusted) -> Checkpoint | None:
         time=raw.moment("time") or None,
         shared=raw.flag("shared"),
         note=raw.text("note", MAX_NOTE),
+        number=raw.count("number"),
+        hub=raw.flag("hub"),
     )
 
 
 def choose_checkpoints(reports: Iterable[tuple[Sequence[Checkpoint], float]]) -> tuple[Checkpoint, ...]:
-    """Choose the report of the node that saw the latest checkpoint; `reports` come with the node's clock minus ours.
+    """Choose the report of a node that knows the latest checkpoint, of these the hub's.
 
-    The times in the result are by our clock.
+    `reports` come with the node's clock minus ours; the times in the result are by our clock.
     """
     shifted = [tuple(_shift(checkpoint, offset) for checkpoint in found) for found, offset in reports]
     return max(shifted, key=_freshness, default=())
@@ -81,9 +85,11 @@ def _shift(checkpoint: Checkpoint, offset: float) -> Checkpoint:
     return checkpoint if checkpoint.time is None else replace(checkpoint, time=checkpoint.time - offset)
 
 
-def _freshness(checkpoints: Sequence[Checkpoint]) -> tuple[int, float, int]:
+def _freshness(checkpoints: Sequence[Checkpoint]) -> tuple[int, int, bool, float, int]:
     attempt = max((checkpoint.attempt for checkpoint in checkpoints), default=0)
-    return attempt, max((checkpoint.time or 0.0 for checkpoint in checkpoints), default=0.0), len(checkpoints)
+    number = max((checkpoint.number for checkpoint in checkpoints), default=0)
+    moment = max((checkpoint.time or 0.0 for checkpoint in checkpoints), default=0.0)
+    return attempt, number, any(checkpoint.hub for checkpoint in checkpoints), moment, len(checkpoints)
 
 
 def describe_checkpoints(checkpoints: Sequence[Checkpoint], now: float) -> str:

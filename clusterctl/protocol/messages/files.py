@@ -91,6 +91,8 @@ class CheckpointState(TypedDict):
     time: float  # when it was sealed
     shared: bool  # all nodes see the same files, so nothing is copied
     note: str
+    number: int  # of its seal, 0 without one: newer ones have higher numbers, by no clock
+    hub: bool  # the hub reports it, which knows who has the copies
 
 
 class GpuSpec(TypedDict):

@@ -130,6 +130,20 @@ def test_a_checkpoint_is_sealed_when_all_have_their_part_and_safe_when_all_parts
     assert [order.name for order in nodes.orders(2, "safe")] == ["step-100"]
 
 
+def test_status_shows_by_the_number_of_the_seal_which_is_newer_and_whether_the_hub_says_so() -> None:
+    """A clock does neither."""
+    nodes = Nodes()
+    nodes.ledger.leads = True
+    nodes.save("step-1")
+    peer = Ledger(2, 2)
+    for order in nodes.keepers[1].orders:
+        peer.on_order(order)
+    assert [[(state["number"], state["hub"]) for state in one.states] for one in (nodes.ledger, peer)] == [
+        [(1, True)],
+        [(1, False)],
+    ]
+
+
 def test_nothing_is_sealed_before_the_last_part_has_come() -> None:
     """A node that has not hashed its part may have none."""
     nodes = Nodes()

@@ -77,6 +77,28 @@ def test_of_several_nodes_the_one_that_saw_the_latest_checkpoint_counts() -> Non
     assert find_checkpoints({"gpu03": None}) == ()
 
 
+def test_the_hub_is_believed_about_copies_and_no_clock_makes_a_checkpoint_newer() -> None:
+    """A peer writes a seal down after the hub; one that is behind may have a clock that is ahead."""
+    peer = part(
+        entry("step-2", number=2, time=500.1), entry("step-3", "copying", copies=0, number=3, time=560.1)
+    )
+    hub = part(
+        entry("step-2", number=2, time=500.0, hub=True),
+        entry("step-3", "copying", copies=1, number=3, time=560.0, hub=True),
+    )
+    skipping = part(
+        entry("step-2", number=2, time=500.0, hub=True),
+        entry("step-3", "skipped", time=0.0, note="its files changed", hub=True),
+    )
+    behind = part(entry("step-2", number=2, time=9e6))
+    for parts, text in (
+        ({"gpu01": hub, "gpu02": peer}, "step-3: 4/4 nodes, 1 copy so far, 7m20s ago"),
+        ({"gpu01": behind, "gpu02": skipping}, "step-3 was skipped: its files changed"),
+        ({"gpu01": behind, "gpu02": peer}, "step-3: 4/4 nodes, 0 copies so far, 7m20s ago"),
+    ):
+        assert text in describe_checkpoints(find_checkpoints(parts), NOW)
+
+
 def test_the_checkpoint_of_the_latest_attempt_is_what_it_resumed_from() -> None:
     """A node that is still at an earlier attempt does not count."""
     parts = {
