@@ -59,7 +59,6 @@ class NodeKeeper:
         self.seen: list[KeeperReport] = []
         values: dict[str, Any] = {
             "path": f"{self.folder}/step-*",
-            "node": self.node,
             "address": "127.0.0.1",
             "token": TOKEN,
             "look": 0.05,

@@ -156,7 +156,6 @@ class Keeper:
             keep=wanted["keep"],
             rate=wanted["rate"],
             needs=wanted["needs"],
-            node=spec["node"],
             address=str(spec.get("address") or spec["master_addr"]),
             ports=tuple(spec.get("ports") or ()),
             token=self._token,

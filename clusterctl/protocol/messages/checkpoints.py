@@ -104,7 +104,6 @@ class KeeperSettings(Record):
     keep: int = integer(1, missing=2)
     rate: float | None = number(1.0)  # bytes a second
     needs: str = word(("all", "own"), "all")
-    node: str = string(missing="")
     address: str = string(64, "")  # where it gives parts
     ports: tuple[int, ...] = many(integer(1, 65535), 2)  # first and last, or none
     token: str = string(64, "")  # HMAC-SHA256 of "checkpoints" by the token of the run, in hex

@@ -52,7 +52,7 @@ class Given(GivenFiles):
         self._paths[sha] = path
 
     def forget(self, sha: Sha) -> None:
-        """Give a file in place no more."""
+        """Stop giving a file in place."""
         self._paths.pop(sha, None)
 
 
