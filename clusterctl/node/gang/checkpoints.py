@@ -93,6 +93,7 @@ class Checkpoints:
             return
         from ...protocol.messages.checkpoints import KeeperOrder  # noqa: PLC0415, RUF100 - see above
 
+        self._ledger.conclude(self._roster.attempt, self._roster.node_ranks)
         self._serial += 1
         self.awaited = self._present()
         self._order(None, KeeperOrder(do="conclude", attempt=self._roster.attempt, serial=self._serial))

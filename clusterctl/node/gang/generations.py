@@ -125,6 +125,11 @@ class Ledger:
                 )
             self._chosen = None
 
+    def conclude(self, attempt: int, node_ranks: Mapping[Slot, NodeRank]) -> None:
+        """Take whose reports follow at the end of an attempt, which another hub may have begun."""
+        if attempt != self._attempt:
+            self._attempt, self._node_ranks = attempt, dict(node_ranks)
+
     def on_order(self, order: KeeperOrder) -> None:
         """Take what another node, which is the hub, has its keepers do."""
         generation = self._find(order.name, order.attempt)
@@ -143,6 +148,7 @@ class Ledger:
         """Add a generation that another node has sealed."""
         generation = Generation(seal.name, seal.attempt, seal.nodes)
         generation.seal, generation.sealed_at, generation.state = seal, time.time(), "copying"
+        generation.parts = {} if seal.shared else {part.node_rank: part for part in seal.parts}
         self._add(generation)
         self.seals = max(self.seals, seal.number)
 

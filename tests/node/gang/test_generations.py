@@ -361,6 +361,27 @@ def test_the_next_hub_finds_what_there_is_and_goes_on_counting() -> None:
     assert nodes.keepers[2].seals["step-3", 2].number == 3
 
 
+def test_the_next_hub_voids_a_seal_without_files_that_came_late() -> None:
+    """A node reports them when it concludes, to a hub that has not sealed it itself."""
+    nodes = Nodes()
+    nodes.save("step-1")
+    nodes.keepers[0].write("step-2")
+    nodes.keepers[1].write("step-2")
+    nodes.keepers[0].mark("step-2")
+    nodes.settle()
+    nodes.lose(0)
+    successor = Ledger(2, 2)
+    for order in nodes.keepers[1].orders:
+        successor.on_order(order)
+    nodes.ledger = successor
+    successor.conclude(1, nodes.ranks)
+    nodes.hear(1, KeeperReport(event="late", name="step-2", attempt=1))
+    assert nodes.state("step-2") == "safe"
+    nodes.hear(2, KeeperReport(event="late", name="step-2", attempt=1))
+    assert nodes.state("step-2") == "skipped"
+    assert chosen_name(nodes.choose()) == "step-1"
+
+
 def test_a_hub_that_has_just_begun_knows_of_no_loss() -> None:
     """Before the nodes have reported what they have, nothing is lost."""
     ledger = Ledger(2, 2)
