@@ -158,7 +158,8 @@ def test_a_run_that_ends_while_a_checkpoint_is_fetched(
     cluster.ssh("gpu02", f"kill -9 {json.loads(written)['agent']['pid']}")
     wait_until(lambda: document(cluster, run)["attempt"] == 2, "the next attempt fetches its files")
     if end == "STOPPED":
-        assert cctl(cluster, "stop", run, "-y").code == 0
+        stopped = cctl(cluster, "stop", run, "-y")
+        assert stopped.code == 0, stopped
     out, notices = launcher.communicate()
     verdict = json.loads(out.splitlines()[-1])["verdict"]
 

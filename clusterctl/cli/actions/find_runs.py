@@ -59,6 +59,7 @@ class FoundRuns:
     pythons: dict[str, Interpreter]
     offsets: dict[str, float]  # each node's clock minus ours, in seconds
     nodes: tuple[Node, ...] = ()  # those that were asked; of a Slurm cluster the login node
+    skipped: tuple[str, ...] = ()  # names of nodes that were not waited for
 
     @property
     def answered(self) -> int:
@@ -197,7 +198,8 @@ def find_runs(
     if login is not None:
         runs = {run_id: dict(sorted(parts.items(), key=_node_rank)) for run_id, parts in runs.items()}
     remember_runs(runs)
-    return FoundRuns(runs, tuple(errors.values()), asked, pythons, offsets, tuple(nodes))
+    skipped = tuple(name for name in missing if name not in errors)
+    return FoundRuns(runs, tuple(errors.values()), asked, pythons, offsets, tuple(nodes), skipped)
 
 
 def _sort_by_node(states: Sequence[NodeState]) -> dict[str, Sequence[NodeState]]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clusterctl.cli.actions.find_runs import choose_found_run
-from clusterctl.cli.context.nodes import current_owner, report_failures
+from clusterctl.cli.context.nodes import current_owner, report_failures, with_any_python
 from clusterctl.cli.options import confirm, is_confirmed
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Outcome
+from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.run.status import describe_launch, describe_run
@@ -25,6 +26,7 @@ from clusterctl.plans.runs.selection import Runs, choose_live_run, is_live, owne
 from clusterctl.plans.runs.state import Parts
 from clusterctl.protocol.reasons import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
+from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
@@ -222,13 +224,17 @@ def _stop_each(
 ) -> Iterator[Outcome[tasks.StopReport]]:
     """Stop on all nodes at once."""
     pythons, run_id = run.interpreters, run.run_id
-    return run.cluster.each(
-        run.nodes,
-        lambda c, node: tasks.stop(
-            c, node, pythons[node.name], run_id, options, lived=node.name not in ended_before
-        ),
-        step=tr(STEP),
-    )
+
+    def stop_node(c: Any, node: Node) -> tasks.StopReport:
+        def stop_with(python: Interpreter) -> tasks.StopReport:
+            lived = node.name not in ended_before
+            report: tasks.StopReport = tasks.stop(c, node, python, run_id, options, lived=lived)
+            return report
+
+        python = pythons.get(node.name)
+        return stop_with(python) if python is not None else with_any_python(node, stop_with)[0]
+
+    return run.cluster.each(run.nodes, stop_node, step=tr(STEP))
 
 
 def stop_and_report(run: tasks.RunHandle) -> list[str]:

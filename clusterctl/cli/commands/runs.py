@@ -363,9 +363,15 @@ def stop(
             from clusterctl.cli.slurm.launch import stop_slurm_run
 
             return stop_slurm_run(cluster, found_runs, run_id, grace, settings.command, as_json=as_json)
-        nodes = [node for node in inventory.nodes if may_have_processes(node.name, parts, found_runs.pythons)]
+        # a node that is lost for good may yet answer, and have processes
+        skipped = [name for name in found_runs.skipped if name in parts]
+        nodes = [
+            node
+            for node in inventory.nodes
+            if node.name in skipped or may_have_processes(node.name, parts, found_runs.pythons)
+        ]
         known = KnownParts(
-            unanswered=[name for name, part in parts.items() if part is None],
+            unanswered=[name for name, part in parts.items() if part is None and name not in skipped],
             was_live=is_live(parts),
             ended=[name for name, part in parts.items() if part and not part.live],
         )
