@@ -54,7 +54,7 @@ BEGIN = re.compile(r"begins after (\d+) of")
 COLLECTIVE = re.compile(r"collective at (\S+)")
 FIRST_STEP = re.compile(r"step .* at (\S+)")
 CHECKPOINTS = {"path": "${output_dir}/step-*", "complete": ".metadata"}
-PRELOAD = ["torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict", "torch._dynamo"]
+PRELOAD = ["torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict"]
 WARM_UP = 5  # steps that are not compared
 Result = tuple[list[Table], list[Bar]]
 
