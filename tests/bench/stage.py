@@ -97,8 +97,8 @@ def measure_once(lab: Lab, mib: int, to_all: float) -> list[Bar]:
     rsync = measure_rsync_over_ssh(lab) / gib
     tell(f"processor seconds per GiB: {' '.join(f'{seconds:.2f}' for seconds in ours)}; rsync {rsync:.2f}")
     middle = lab.nodes[(len(lab.nodes) + 1) // 2]
-    killed = time_struck(lab, mib, lambda: kill_receiver(middle), to_all / 2, lacking=None)
-    dark = time_struck(lab, mib, lambda: break_node(lab, middle.name, "power"), to_all / 2, lacking=middle)
+    killed = time_struck(lab, mib, lambda: kill_receiver(middle), to_all / 2, middle)
+    dark = time_struck(lab, mib, lambda: break_node(lab, middle.name, "power"), to_all / 2, middle)
     heal_node(lab, middle.name)
     tell(f"a middle node without power: {dark:.2f} s, x to all: {dark / to_all:.2f}")
     return [
@@ -108,18 +108,15 @@ def measure_once(lab: Lab, mib: int, to_all: float) -> list[Bar]:
     ]
 
 
-def time_struck(
-    lab: Lab, mib: int, strike: Callable[[], object], after: float, lacking: LabNode | None
-) -> float:
-    """Return the seconds of a copy to all that a fault strikes; all but the node `lacking` must have the content."""
+def time_struck(lab: Lab, mib: int, strike: Callable[[], object], after: float, victim: LabNode) -> float:
+    """Return the seconds of a copy to all while a node is struck: it is named, and all others have the content."""
     timer = threading.Timer(after, strike)
     timer.start()
     seconds, code, said = copy_to(lab, lab.nodes[1:])
     timer.join()
-    others = [node for node in lab.nodes[1:] if lacking is None or node.name != lacking.name]
+    others = [node for node in lab.nodes[1:] if node.name != victim.name]
     sizes = {node.name: int(node.run(["sh", "-c", "du -sm ~/target | cut -f1"]).stdout) for node in others}
-    is_right = lacking.name in said and code != 0 if lacking else code == 0
-    if not is_right or min(sizes.values()) < mib:
+    if code == 0 or victim.name not in said or min(sizes.values()) < mib:
         raise SystemExit(f"exit code {code}, MiB {sizes}\n{said}")
     remove(others, "target")
     return seconds
