@@ -250,7 +250,7 @@ def each_state(change: Callable[[Header, Talk], None]) -> Case:
 
 
 def named(**values: Any) -> Case:
-    """Tell something else in some fields of every state."""
+    """Report something else in some fields of every state."""
     return each_state(lambda state, _: state.update(values))
 
 
@@ -338,7 +338,7 @@ def each_row(change: Callable[[list[Any]], None]) -> Case:
 
 
 def change_row(**values: Any) -> Case:
-    """Tell something else in some columns of every file that is listed."""
+    """Report something else in some columns of every file that is listed."""
     columns = ("source", "path", "kind", "size", "mtime_ns", "ctime_ns", "inode", "content", "mode")
 
     def change(row: list[Any]) -> None:

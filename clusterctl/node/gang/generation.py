@@ -48,12 +48,10 @@ class Generation:
         self.restored: Dict[NodeRank, Set[Slot]] = {}  # that have it besides, in its place only
         self.taking: Dict[Tuple[NodeRank, Slot], Optional[Slot]] = {}  # from which node first
         self.refused: Set[Tuple[NodeRank, Slot]] = set()
-        self.is_tracked = (
-            False  # whether it is known who has the parts: on a peer, and a hub that came later, it is not
-        )
-        self.is_rejected = (
-            False  # whether it is void, or could not be restored although nodes reported to have it
-        )
+        # whether it is known who has the parts: on a peer, and a hub that came later, it is not
+        self.is_tracked = False
+        # whether it is void, or could not be restored although nodes reported to have it
+        self.is_rejected = False
         self.retries = 0  # of copies that were refused
         self.promised = 0  # copies that a hub has reported to a peer
         self.state: GenerationState = "collecting"

@@ -36,7 +36,7 @@ class Report(Callback):
     """Prints a line per epoch, on rank 0."""
 
     def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        """Say which rank this is, and where the training goes on."""
+        """Print which rank this is, and where the training goes on."""
         print(f"rank {trainer.global_rank} of {trainer.world_size}, {module.device}", flush=True)
         if trainer.is_global_zero and trainer.current_epoch:
             print(f"resumed after epoch {trainer.current_epoch}", flush=True)
