@@ -1,9 +1,9 @@
 """What others do about a node that loses its power: rsync by hand, torchrun's own elasticity, LM Resiliency.
 
-`rsync by hand`: each node copies its newest checkpoint to the next node every 2 s. At the moment of the loss, which
-nobody has to notice here, a script ends torchrun on all nodes, copies the newest checkpoint that has all its files to
-all nodes, and starts torchrun again with the spare. `torchrun --nnodes 2:4` is left to itself: its nodes have only the
-files that they wrote.
+`rsync by hand`: each node copies its newest checkpoint to the next node every 2 s. At the moment of the loss
+a script ends torchrun on all nodes, copies the newest checkpoint that has all its files to all nodes, and starts
+torchrun again with the spare: no time passes until the loss is noticed. `torchrun --nnodes 2:4` is left to itself: its
+nodes have only the files that they wrote.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,18 @@ from clusterctl.protocol.ranks import NodeRank, Slot
 TOKEN = "ab" * 32
 RUN = "train-20260101-000000-abcd"
 START = "from clusterctl.node.main import main; main()"
+
+
+@contextmanager
+def small_disk(root: Path, number: int, size: str) -> Iterator[Path]:
+    """Give the work directory of a node a disk of its own, as the option `size` of tmpfs."""
+    work = root / f"gpu{number}" / "work"
+    work.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(work)], check=True)
+    try:
+        yield work
+    finally:
+        subprocess.run(["umount", "-l", str(work)], check=True)
 
 
 class NodeKeeper:

@@ -136,13 +136,12 @@ class Ledger:
         if order.do == "seal" and order.seal is not None and is_sound(order.seal):
             self._add_sealed(order.seal)
         elif order.do == "safe" and generation is not None:
-            if order.lost and order.seal is not None:
-                for voided in [one for one in self._sealed if one.seal == order.seal]:
-                    voided.is_rejected, voided.state, voided.note = True, "skipped", LATE_FILES
-                return
             generation.promised = 0 if order.lost else self._copies or generation.nodes
             generation.state = "lost" if order.lost else "safe"
             self._forget_old()
+        elif order.do == "void":
+            for voided in [one for one in self._sealed if one.seal == order.seal]:
+                voided.is_rejected, voided.state, voided.note = True, "skipped", LATE_FILES
 
     def _add_sealed(self, seal: Seal) -> None:
         """Add a generation that another node has sealed."""
@@ -239,7 +238,7 @@ class Ledger:
         for late in [one for one in self._generations if one.key == key and one.lacks_files_of(rank)]:
             late.is_rejected = True
             if late.seal is not None:
-                void = KeeperOrder(do="safe", attempt=key[1], name=key[0], lost=True, seal=late.seal)
+                void = KeeperOrder(do="void", attempt=key[1], name=key[0], seal=late.seal)
                 self.orders.append((None, void))
             self._skip(late, LATE_FILES)
             if late is self._current:

@@ -92,7 +92,7 @@ class Restore(Record):
     parts: tuple[PartSources, ...] = many(record(PartSources), MAX_PARTS)
 
 
-ORDERS = ("begin", "collect", "take", "seal", "safe", "pause", "conclude", "restore")
+ORDERS = ("begin", "collect", "take", "seal", "safe", "void", "pause", "conclude", "restore")
 REPORTS = ("listening", "begun", "marked", "part", "late", "held", "kept", "restoring", "restored", "note")
 
 
@@ -120,8 +120,8 @@ class KeeperOrder(Record):
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it; `serial`: how often
               no node could take it, the more often the later
     seal      seal
-    safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more, with
-              `seal`: that one, made without the files of a node that came later, is void
+    safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more
+    void      name, attempt, seal: it was made without the files of a node that wrote later
     pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle;
               a restore that goes on is given up
     conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`, with the same `serial`;

@@ -142,6 +142,7 @@ class Keeper:
             "seal": self._on_seal,
             "take": self._on_take,
             "safe": lambda order: self._work.put(partial(self._prune, order)),
+            "void": lambda order: self._work.put(partial(self._remove_void, order)),
             "restore": self._on_restore,
         }
         if order.do in handlers:
@@ -369,11 +370,13 @@ class Keeper:
 
     def _prune(self, order: KeeperOrder) -> None:
         seal = self._mirror.find_seal(order.name, order.attempt)
-        if order.seal is not None and order.lost:
-            self._mirror.remove_seal(order.seal)
-        elif seal is not None and not order.lost:
+        if seal is not None and not order.lost:
             self._mirror.add_safe(seal.number)
             self._mirror.prune(self._settings.keep)
+
+    def _remove_void(self, order: KeeperOrder) -> None:
+        if order.seal is not None:
+            self._mirror.remove_seal(order.seal)
 
     def _conclude(self, order: KeeperOrder) -> None:
         """Report what is here of sealed generations, after all that was begun."""

@@ -127,7 +127,7 @@ def test_files_that_come_after_a_node_has_reported_none(nodes: list[NodeKeeper],
     assert nodes[1].wait("late").name == "step-1"
     assert nodes[1].wait("marked").name == "step-1"
     for node in nodes:
-        node.order("safe", name="step-1", attempt=1, lost=True, seal=void)
+        node.order("void", name="step-1", attempt=1, seal=void)
     seal = ring.seal("step-1")
     assert [part.files for part in seal.parts] == [1, 1]
     ring.mirror(seal)

@@ -7,16 +7,15 @@ import hashlib
 import json
 import os
 import socket
-import subprocess
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from keepers import TOKEN, NodeKeeper, Ring, close_all, held_names, parts_held, restore_from
+from keepers import TOKEN, NodeKeeper, Ring, close_all, held_names, parts_held, restore_from, small_disk
 from waiting import HANG, wait_until
 
 from clusterctl.node.runtime.stream import VerbError
@@ -219,11 +218,7 @@ def test_files_of_a_restore_that_was_given_up(nodes: list[NodeKeeper], tmp_path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_full_disk_of_the_neighbour(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """It is noted, the part is not held, and a smaller one is taken after it."""
-    work = tmp_path / "gpu1" / "work"
-    work.mkdir(parents=True)
-    with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(work)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(work)], check=True)
+    with small_disk(tmp_path, 1, "2m"):
         ring = start(nodes, tmp_path, 2)
         for node in nodes:
             node.write("step-1", **{f"{node.node}.pt": os.urandom(BIG)})
@@ -241,11 +236,7 @@ def test_a_full_disk_of_the_neighbour(nodes: list[NodeKeeper], tmp_path: Path) -
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_copy_leaves_room_for_the_script(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """A part that would just fit is refused before its first byte: the script writes to the same disk."""
-    work = tmp_path / "gpu1" / "work"
-    work.mkdir(parents=True)
-    with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(work)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(work)], check=True)
+    with small_disk(tmp_path, 1, "8m"):
         ring = start(nodes, tmp_path, 2)
         for node in nodes:
             node.write("step-1", **{f"{node.node}.pt": os.urandom((8 << 20) - (8 << 20) // 40)})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from keepers import LedgerRing, NodeKeeper, close_all
+from keepers import LedgerRing, NodeKeeper, close_all, small_disk
 
 from clusterctl.protocol.messages.checkpoints import Restore
 from clusterctl.protocol.ranks import NodeRank, Slot
@@ -119,11 +118,7 @@ def test_a_node_is_lost_while_its_part_is_copied(nodes: list[NodeKeeper], tmp_pa
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_full_disk_has_room_again(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """The part that was refused is taken later in the same attempt; it was noted once that there was no room."""
-    work = tmp_path / "gpu1" / "work"
-    work.mkdir(parents=True)
-    with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(work)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(work)], check=True)
+    with small_disk(tmp_path, 1, "64m") as work:
         ring = start(nodes, tmp_path, 2)
         (work / "of-others").write_bytes(bytes(48 << 20))
         ring.save("step-1", data=os.urandom(BIG))
