@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
-from clusterctl.console.progress import render_size
 from clusterctl.console.run.remarks import render_outside
 from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
@@ -19,7 +18,7 @@ from clusterctl.plans.sync.staged import STATES, StagedContent
 from clusterctl.protocol.messages.facts import Orphan
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names, group_values
-from clusterctl.specs.text import render_duration
+from clusterctl.specs.text import render_duration, render_size
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:

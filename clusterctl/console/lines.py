@@ -208,7 +208,7 @@ class TorchrunFilter:
 
 def describe_dropped(dropped: tuple[int, int]) -> str:
     """Return what is missing in a log that was cut."""
-    from clusterctl.console.progress import render_size
+    from clusterctl.specs.text import render_size
 
     size = render_size(dropped[1] - dropped[0])
     # a part of a log: English, as all of it

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from clusterctl.console.terminal import BOLD, can_redraw, info, is_quiet, is_verbose, paint, stderr, symbol
 from clusterctl.console.text import display_width, fill_lines, sanitize
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import render_duration, render_seconds
+from clusterctl.specs.text import render_duration, render_seconds, render_size
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -157,13 +157,6 @@ def _render_remaining(progress: PhaseProgress) -> str:
         tr("{n} not started", n=progress.queued) if progress.queued else "",
     ]
     return tr(", ").join(filter(None, texts))
-
-
-def render_size(size: int) -> str:
-    """Write a number of bytes for people."""
-    from rich.filesize import decimal
-
-    return decimal(size) if size >= 1000 else trn("{n} byte", "{n} bytes", size)
 
 
 SHOW_AFTER = 0.3  # seconds in which a phase may end without anything having moved

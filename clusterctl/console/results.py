@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from clusterctl.client.files.receiver import DownloadReport
 from clusterctl.client.sync.upload import SentFiles
-from clusterctl.console.progress import render_size
 from clusterctl.console.run.remarks import render_outside_note
 from clusterctl.console.terminal import print_error_line, print_line
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.specs.nodeset import fold_names, group_values
+from clusterctl.specs.text import render_size
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:

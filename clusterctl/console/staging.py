@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from clusterctl.client.sync.upload import SentFiles
-from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import print_line, stdout
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.documents import StagePreview
 from clusterctl.plans.sync.staging import SHOWN_DIGITS, StagedItem
 from clusterctl.specs.nodeset import fold_names, group_values
+from clusterctl.specs.text import render_size
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:

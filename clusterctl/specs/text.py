@@ -1,4 +1,4 @@
-"""Plurals, the nearest word, durations, commands to paste, paths of a run's code."""
+"""Plurals, the nearest word, durations, sizes, commands to paste, paths of a run's code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from clusterctl.protocol.exit_status import largest_units
-from clusterctl.translation import to_translate, tr
+from clusterctl.translation import to_translate, tr, trn
 
 MAX_GUESS = 64  # characters
 MIN_BEGINNING = 3  # of a name of several words
@@ -25,6 +25,8 @@ _CODE_FOLDER = re.compile(
     r"/runs/[\w.-]{1,200}/\d{1,5}-[^/\s\"']{1,200}/code/(?=[^/\s])"
 )  # of a run, on its node
 _BEFORE_PATHS = "\t \"'(=:[{<>,;|"
+
+UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def plural(number: int, noun: str) -> str:
@@ -70,6 +72,14 @@ def render_duration(seconds: float) -> str:
 def duration_forms() -> dict[str, str]:
     """Return how `render_duration` writes a span, by its units, with {n} and {rest} in their places."""
     return {units: tr(form) for units, form in _DURATIONS.items()}
+
+
+def render_size(size: int) -> str:
+    """Write a number of bytes for people."""
+    thousands = min((len(str(size)) - 1) // 3, len(UNITS))
+    if not thousands:
+        return trn("{n} byte", "{n} bytes", size)
+    return f"{size / 1000**thousands:,.1f} {UNITS[thousands - 1]}"
 
 
 def render_seconds(seconds: float) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clusterctl.console.progress import render_size
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.collective import render_time as render_short_time
 from clusterctl.plans.report.plot import render_time
-from clusterctl.specs.text import begin_commands, render_duration, render_seconds
+from clusterctl.specs.text import begin_commands, render_duration, render_seconds, render_size
 from clusterctl.translation import english_of, fill_chinese, use_language
 
 LATIN = re.compile("[A-Za-z]")

@@ -30,14 +30,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribution import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
-from clusterctl.console.progress import (
-    Detail,
-    Phases,
-    describe_age,
-    render_setup,
-    render_size,
-    render_upload,
-)
+from clusterctl.console.progress import Detail, Phases, describe_age, render_setup, render_upload
 from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
@@ -56,7 +49,7 @@ from clusterctl.protocol.states import FAILED_SETUP, STOPPED
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, render_seconds
+from clusterctl.specs.text import command_line, render_seconds, render_size
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:

@@ -16,13 +16,14 @@ from clusterctl.client.sync.distribution import Distribution, TransferAddress, V
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import SharedHomeLocks, SyncResult, TreeUpload
 from clusterctl.console.documents.output import write_document
-from clusterctl.console.progress import Phases, render_size, render_upload
+from clusterctl.console.progress import Phases, render_upload
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.launch.placement import Member
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_size
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:

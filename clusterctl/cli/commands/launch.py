@@ -451,10 +451,10 @@ def _plan_export(
 def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
     from clusterctl.cli.context.checks import report_code, select_checks
     from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
-    from clusterctl.console.progress import render_size
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.launch.setup import render_attempt_hooks, render_setup, setup_to_json
     from clusterctl.plans.notify import hooks_to_json, render_hooks
+    from clusterctl.specs.text import render_size
 
     scan, setup_files = read_code(job, big=big), read_job_setup(job)
     code = read_job_code(job, sum(not member.spare for member in members), scan)

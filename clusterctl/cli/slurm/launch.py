@@ -36,7 +36,7 @@ from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.errors import show_error
-from clusterctl.console.progress import Phases, render_size, render_upload
+from clusterctl.console.progress import Phases, render_upload
 from clusterctl.console.run.verdict import show_verdict
 from clusterctl.console.terminal import can_redraw, info, stderr
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, UsageError
@@ -65,7 +65,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import ALL
-from clusterctl.specs.text import render_seconds
+from clusterctl.specs.text import render_seconds, render_size
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from clusterctl.console.progress import render_size
 from clusterctl.console.text import UNBROKEN, wrap_text
 from clusterctl.plans.sync.listed_files import OutsideFiles
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line
+from clusterctl.specs.text import command_line, render_size
 from clusterctl.translation import tr, trn
 
 MAX_NAMES = 3  # names

@@ -8,8 +8,7 @@ from typing import Literal
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.text import render_duration, render_seconds
-from clusterctl.specs.values import Size
+from clusterctl.specs.text import render_duration, render_seconds, render_size
 from clusterctl.translation import tr, trn
 
 Stage = Literal["collecting", "copying", "safe", "lost", "skipped"]
@@ -184,7 +183,7 @@ def _describe_safe(event: Untrusted, name: str) -> str:
         "checkpoint {name} is safe: {nodes} nodes, {n} copies, {size}",
         event.count("copies", MAX_COUNT),
         name=name,
-        size=Size(event.count("bytes", MAX_BYTES)),
+        size=render_size(event.count("bytes", MAX_BYTES)),
         nodes=event.count("of", MAX_COUNT),
     )
 
@@ -193,7 +192,11 @@ def _describe_resume(event: Untrusted, name: str) -> str:
     files, seconds = event.count("files"), event.number("seconds", 0.0, MAX_SECONDS) or 0.0
     if not files:
         return tr("resumes from checkpoint {name}, whose files are all here", name=name)
-    facts = {"name": name, "size": Size(event.count("bytes", MAX_BYTES)), "span": render_seconds(seconds)}
+    facts = {
+        "name": name,
+        "size": render_size(event.count("bytes", MAX_BYTES)),
+        "span": render_seconds(seconds),
+    }
     return trn(
         "resumes from checkpoint {name}: {n} file ({size}) in {span}",
         "resumes from checkpoint {name}: {n} files ({size}) in {span}",

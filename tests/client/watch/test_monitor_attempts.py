@@ -105,7 +105,7 @@ def test_what_becomes_of_checkpoints_is_reported_and_not_for_each_of_them() -> N
     follower._attempts.on_idle()
 
     assert said == [
-        "checkpoint step-0 is safe: 2 nodes, 2 copies, 2MB",
+        "checkpoint step-0 is safe: 2 nodes, 2 copies, 2.0 MB",
         "checkpoint skip-0 was skipped: a newer one came while another was being copied",
         "checkpoint step-2 is lost: step-1 is left",
         "gpu01: No space left on device",

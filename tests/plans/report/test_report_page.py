@@ -147,7 +147,7 @@ def test_checkpoints_do_not_hide_what_else_happened() -> None:
         *(f"checkpoint skipped-{number} was skipped" for number in range(1, 5)),
     ]
     assert [moment.sentence for moment in moments if not moment.bad] == [
-        "resumes from checkpoint safe-1: 2 files (0) in 1.0 s"
+        "resumes from checkpoint safe-1: 2 files (0 bytes) in 1.0 s"
     ]
 
 

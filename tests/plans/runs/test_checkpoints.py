@@ -115,7 +115,7 @@ def test_the_checkpoint_of_the_latest_attempt_is_what_it_resumed_from() -> None:
     [
         (
             {"event": "checkpoint", "name": "step-3", "state": "safe", "of": 4, "copies": 2, "bytes": 12e8},
-            ("checkpoint step-3 is safe: 4 nodes, 2 copies, 0", False),
+            ("checkpoint step-3 is safe: 4 nodes, 2 copies, 0 bytes", False),
         ),
         (
             {"event": "checkpoint", "name": "step-3", "state": "lost", "note": "step-2 is safe"},
@@ -136,7 +136,7 @@ def test_the_checkpoint_of_the_latest_attempt_is_what_it_resumed_from() -> None:
         ),
         (
             {"event": "resume", "name": "step-3", "files": 3, "bytes": 2_500_000, "seconds": 2.0},
-            ("resumes from checkpoint step-3: 3 files (2.5MB) in 2.0 s", False),
+            ("resumes from checkpoint step-3: 3 files (2.5 MB) in 2.0 s", False),
         ),
         (
             {"event": "resume", "name": "step-3", "files": 0},

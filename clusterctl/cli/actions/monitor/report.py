@@ -20,7 +20,6 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.run_evidence import HistoryChoice, Records, fetch_records, load_hang
 from clusterctl.console.documents.output import write_document
-from clusterctl.console.progress import render_size
 from clusterctl.console.run.verdict import render_remarks
 from clusterctl.console.terminal import print_line
 from clusterctl.plans.report.page import render_report
@@ -33,7 +32,7 @@ from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.inventory.model import Inventory
-from clusterctl.specs.text import command_line
+from clusterctl.specs.text import command_line, render_size
 from clusterctl.translation import tr, trn
 
 POINTS, FEWER_POINTS, MANY_NODES = 300, 120, 16
