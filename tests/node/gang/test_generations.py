@@ -199,6 +199,18 @@ def test_many_whose_copies_find_no_room_are_forgotten_but_the_safe_one() -> None
     assert [one.key[0] for one in nodes.ledger._generations][:2] == ["step-0", "step-29"]
 
 
+def test_many_that_are_skipped_do_not_cost_one_that_has_no_copies_yet() -> None:
+    """It is sealed, and the next attempt resumes from it."""
+    nodes = Nodes(ranks=2)
+    nodes.keepers[1].full = True
+    nodes.save("step-0")
+    nodes.keepers[1].broken = "Input/output error"
+    for number in range(1, 60):
+        nodes.save(f"step-{number}")
+    assert nodes.state("step-0") == "copying"
+    assert chosen_name(nodes.choose()) == "step-0"
+
+
 def test_a_spare_takes_its_place_in_the_ring_behind_the_last_node() -> None:
     """So that the last part is not on the first node."""
     nodes = Nodes(ranks=2, spares=1)
