@@ -598,16 +598,27 @@ def make_mesh() -> tuple[Any, Any]:
     return mesh.get_group("pp"), mesh.get_group("tp")
 
 
+def wait_for_last(rank: int, within: Any, across: Any) -> None:
+    """Wait for rank 3 in both of its groups: first rank 2, then rank 1, for the longest wait is the answer."""
+    if rank == 3:
+        load_batch()
+    work = dist.all_reduce(ones(), group=within, async_op=True)
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 2:
+        store.set("rank 2 waits", "")
+    if rank == 1:
+        store.wait(["rank 2 waits"])
+    work.wait()
+    reduce(across)
+
+
 @hang(
     "CC-HANG-004", (3,), "rank 3 (gpu01) has not entered all_reduce #1 of group mesh_tp", ranks=4, common=True
 )
 def mesh_first_use(rank: int) -> None:
     """A group of a mesh is used for the first time, and its other rank never comes."""
     across, within = make_mesh()
-    if rank == 3:
-        load_batch()
-    reduce(within)
-    reduce(across)
+    wait_for_last(rank, within, across)
 
 
 @hang("CC-HANG-004", (3,), "of group mesh_tp", "ranks 2-3", ranks=4)
@@ -617,10 +628,7 @@ def mesh_used(rank: int) -> None:
     for _ in range(3):
         reduce(within)
         reduce(across)
-    if rank == 3:
-        load_batch()
-    reduce(within)
-    reduce(across)
+    wait_for_last(rank, within, across)
 
 
 def go_round(rank: int, uses: int) -> None:
