@@ -6,34 +6,29 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from typing import Iterable, List, NoReturn
+from typing import Iterable, Iterator, List, NoReturn
 
 from ....protocol.manifest import TreeEntry, encode_name
 from ...runtime.stream import VerbError
-from ..removal import remove_quietly
-
-PROBE_BYTES = 4096
 
 
 def check_room(root: bytes, rows: List[TreeEntry], needed: int, probe: str) -> None:
     """Raise VerbError if so many bytes and these files do not fit below a directory; `probe` is a file to try it."""
-    shown = os.fsdecode(root)
     for folder in existing_folders(root, rows):
         if not os.access(folder, os.W_OK | os.X_OK):
             refuse_access(folder)
     status = os.statvfs(root)
     free = status.f_bavail * status.f_frsize
+    problem, wanted = "", f"{show_amount(needed)} are needed"
     if needed > free:
-        raise VerbError(
-            "CC-COPY-004",
-            f"no room at {shown}: {show_amount(needed)} are needed, {show_amount(free)} are free",
-        )
-    if status.f_files and len(rows) > status.f_favail:
-        raise VerbError(
-            "CC-COPY-004", f"no room at {shown}: {len(rows)} inodes are needed, {status.f_favail} are free"
-        )
-    if rows:
-        try_to_write(probe, shown, needed)
+        problem = f"{wanted}, {show_amount(free)} are free"
+    elif status.f_files and len(rows) > status.f_favail:
+        problem = f"{len(rows)} inodes are needed, {status.f_favail} are free"
+    elif rows:
+        refused = reserve(probe, needed)
+        problem = refused and f"{wanted}: {refused}"
+    if problem:
+        raise VerbError("CC-COPY-004", f"no room at {os.fsdecode(root)}: {problem}")
 
 
 def make_folder(path: bytes) -> None:
@@ -46,33 +41,32 @@ def make_folder(path: bytes) -> None:
         refuse_access(path)
 
 
-def existing_folders(root: bytes, rows: Iterable[TreeEntry]) -> List[bytes]:
-    """Return the directories in which files, or the directories that they need, are made."""
-    found = {}  # type: dict[bytes, None]
+def existing_folders(root: bytes, rows: Iterable[TreeEntry]) -> Iterator[bytes]:
+    """Yield the directories in which files, or the directories that they need, are made."""
     for parent in dict.fromkeys(row.path.rpartition("/")[0] for row in rows):
         folder = os.path.join(root, encode_name(parent)) if parent else root
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
-        found[folder] = None
-    return list(found)
+        yield folder
 
 
-def try_to_write(path: str, shown: str, needed: int) -> None:
-    """Write a little: only so a used up quota shows."""
+def reserve(path: str, size: int) -> str:
+    """Return why a file without a name cannot have so many bytes, such as a quota."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, bytes(PROBE_BYTES))
-        finally:
-            os.close(descriptor)
+        os.unlink(path)
+        os.write(descriptor, bytes(4096))
+        with suppress(ImportError, AttributeError):  # posix_fallocate would write each block on NFS 3
+            from ctypes import CDLL, c_int64, get_errno
+
+            if CDLL(None, use_errno=True).fallocate64(descriptor, 0, c_int64(0), c_int64(size)):
+                raise OSError(get_errno(), "")
     except OSError as error:
-        if error.errno not in (errno.EDQUOT, errno.ENOSPC):
-            raise
-        raise VerbError(
-            "CC-COPY-004", f"no room at {shown}: {show_amount(needed)} are needed: {error.strerror}"
-        ) from None
+        if error.errno in (errno.EDQUOT, errno.ENOSPC):
+            return os.strerror(error.errno)
     finally:
-        remove_quietly(path)
+        os.close(descriptor)
+    return ""
 
 
 def refuse_access(path: bytes) -> NoReturn:

@@ -42,7 +42,16 @@ def run(request: TakeRequest, stream: Stream) -> None:
         def is_lacking() -> bool:
             if staged is not None:
                 make_way(workdir, path, placed)
-            destinations.append(make_destination(request, root, rows, heartbeat))
+            destinations.append(
+                Destination(
+                    root,
+                    rows,
+                    heartbeat.step_for_client,
+                    RememberedHashes(workdir),
+                    overwrite=request["overwrite"] or staged is not None,
+                    private=request["private"],
+                )
+            )
             return destinations[-1].is_lacking
 
         with hold_staged(request, root, path, heartbeat, is_lacking):
@@ -73,16 +82,6 @@ def refuse_kept(root: bytes, destination: Destination) -> None:
     for name in destination.report["kept"]:
         shown = os.path.join(root, encode_name(name)).decode("utf-8", "replace")
         raise VerbError("CC-COPY-003", f"{shown} is a directory")
-
-
-def make_destination(
-    request: TakeRequest, root: bytes, rows: List[TreeEntry], heartbeat: Heartbeat
-) -> Destination:
-    """Compare what is taken with what is there."""
-    hashes = RememberedHashes(os.path.realpath(os.path.expanduser(request["workdir"])))
-    overwrite = request["overwrite"] or request["staged"] is not None
-    step = heartbeat.step_for_client
-    return Destination(root, rows, step, hashes, overwrite=overwrite, private=request["private"])
 
 
 def find_root(request: TakeRequest, rows: List[TreeEntry]) -> Tuple[bytes, List[TreeEntry]]:

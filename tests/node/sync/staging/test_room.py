@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from keepers import small_disk
 
 from clusterctl.node.runtime.stream import VerbError
-from clusterctl.node.sync.staging.room import check_room
+from clusterctl.node.sync.staging.room import check_room, reserve
 from clusterctl.protocol.manifest import TreeEntry
 
 
@@ -37,3 +39,36 @@ def test_a_used_up_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(VerbError, match=f"no room at {tmp_path}: 0.0MB are needed: Disk quota exceeded"):
         check_room(os.fsencode(tmp_path), rows, 1, str(tmp_path / "probe"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quota_that_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk says that it has room, and does not give it: nothing was written, and nothing is left."""
+    found = SimpleNamespace(f_bavail=10**9, f_frsize=4096, f_files=0, f_favail=0)
+    rows = [TreeEntry("file", "file", 0o644, "a" * 64, 1)]
+    with small_disk(tmp_path, 1, "256m") as disk:
+        free = os.statvfs(disk).f_bfree
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "statvfs", lambda _: found)
+            check_room(os.fsencode(disk), rows, 200 << 20, str(disk / "probe"))
+            with pytest.raises(
+                VerbError, match=f"no room at {disk}: 314.6MB are needed: No space left on device"
+            ):
+                check_room(os.fsencode(disk), rows, 300 << 20, str(disk / "probe"))
+        assert list(disk.iterdir()) == []
+        assert os.statvfs(disk).f_bfree == free
+
+
+def test_a_file_system_that_cannot_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not held against it that it cannot; nor that a Python has no ctypes."""
+    opened = os.open
+    probe = tmp_path / "probe"
+    probe.touch()
+    monkeypatch.setattr(os, "open", lambda *_: opened("/proc/self/comm", os.O_WRONLY))
+    assert reserve(str(probe), 1 << 20) == ""
+    monkeypatch.setattr(os, "open", opened)
+    assert not probe.exists()
+    with small_disk(tmp_path, 1, "1m") as disk:
+        assert reserve(str(disk / "probe"), 2 << 20) == "No space left on device"
+        monkeypatch.setitem(sys.modules, "ctypes", None)
+        assert reserve(str(disk / "probe"), 2 << 20) == ""
+        assert list(disk.iterdir()) == []
