@@ -24,7 +24,7 @@ dist.barrier()
 if rank == 0:
     (folder / "done").touch()
 print("written", flush=True)
-time.sleep(3600)
+time.sleep(float(os.environ["STAY"]))
 """
 
 
@@ -34,7 +34,9 @@ def test_a_checkpoint_is_downloaded_from_the_nodes_that_are_left(
     """The copies of a neighbour take the place of the files of the node that is away."""
     lab = make_lab(n=2)
     checkpoints = {"path": "${output_dir}/step-*", "complete": "done"}
-    job = make_project(tmp_path, WRITING, nodes=2, restart={"max": 1}, checkpoints=checkpoints)
+    job = make_project(
+        tmp_path, WRITING, nodes=2, restart={"max": 1}, checkpoints=checkpoints, env={"STAY": "3600"}
+    )
     launcher = start_cctl(lab, "launch", job, "--json")
     run = json.loads(read_until(launcher, "written"))["run"]
     wait_until(lambda: '"safe"' in cctl(lab, "status", run, "--json").out, "step-10 has its copies")
@@ -49,4 +51,21 @@ def test_a_checkpoint_is_downloaded_from_the_nodes_that_are_left(
         assert found == {"0.pt": bytes(100_000), "1.pt": b"\1" * 100_000, "done": b""}, pulled
         if broken:
             heal_node(lab, broken)
+    assert leftovers(lab) == {}
+
+
+def test_what_is_written_last_is_a_checkpoint_too(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    """A run that succeeds ends once its last checkpoint is sealed, and that is downloaded whole."""
+    lab = make_lab(n=2)
+    checkpoints = {"path": "${output_dir}/step-*", "complete": "done"}
+    job = make_project(
+        tmp_path, WRITING, nodes=2, restart={"max": 1}, checkpoints=checkpoints, env={"STAY": "0"}
+    )
+    launched = cctl(lab, "launch", job, "--json")
+    run = json.loads(launched.out.splitlines()[0])["run"]
+    shown = cctl(lab, "status", run)
+    assert "step-10: 2/2 nodes" in shown.out, shown
+    pulled = cctl(lab, "pull", run, tmp_path / "last", "--checkpoint")
+    found = {path.name: path.read_bytes() for path in (tmp_path / "last" / "step-10").iterdir()}
+    assert found == {"0.pt": bytes(100_000), "1.pt": b"\1" * 100_000, "done": b""}, pulled
     assert leftovers(lab) == {}

@@ -212,6 +212,8 @@ class Ledger:
 
     def _skip(self, generation: Generation, note: str) -> None:
         generation.state, generation.note = "skipped", note
+        name, attempt = generation.key
+        self.orders.append((None, KeeperOrder(do="skip", attempt=attempt, name=name)))
         self._journal(generation)
 
     def _on_part(self, slot: Slot, report: KeeperReport) -> None:

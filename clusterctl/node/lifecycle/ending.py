@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
 OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
 TICK_INTERVAL = 0.02
+FINISH_LIMIT = 60.0  # seconds in which the last checkpoint is sealed: 60 GB of a node at 1 GB/s
 HELD_FAILURE = 10.0  # seconds in which node 0's program may end in order, after one that serves it has failed
 NOT_NEEDED = "this spare was not needed"
 OVER = (Phase.AFTER, Phase.ENDED)
@@ -289,6 +290,7 @@ def on_stop_ordered(run: Run, order: StopOrder) -> None:
     if attempt.phase in (*OVER, Phase.SPARE):
         if not (attempt.idle and order.kind == FAILURE):  # the rest of the gang goes on
             record_stop(run, order.reason, order.grace)
+        on_checkpoints_finished(run)
     elif not attempt.started:
         on_cancelled(run, order.reason)
     elif attempt.torchrun_runs:
@@ -451,11 +453,29 @@ def on_after_ended(run: Run, reason: str = "", text: str = "") -> None:
 
 
 def on_outside_read(run: Run, summary: Optional[OutsideSummary]) -> None:
-    """Record what the job has left outside its output directory; also if that took too long the end follows."""
+    """Record what the job has left outside its output directory, then let the last checkpoint be sealed.
+
+    The end follows also if either takes too long.
+    """
     if summary is not None:
         run.effects.set_state({"outside": summary})
-    assert run.state.part is not None  # on_part_built has set it
-    hand_over(run, run.state.part)
+    part = run.state.part
+    assert part is not None  # on_part_built has set it
+    if part["state"] != SUCCEEDED or "checkpoints" not in run.attempt.spec:
+        hand_over(run, part)
+        return
+    run.change(finishing=True)
+    run.effects.start_timer("checkpoints", FINISH_LIMIT, partial(on_checkpoints_finished))
+    run.effects.finish_checkpoints()
+
+
+def on_checkpoints_finished(run: Run) -> None:
+    """Hand the end over: what the ranks wrote last is sealed, takes too long, or a stop does not wait for it."""
+    part = run.state.part
+    if run.attempt.finishing and part is not None:
+        run.change(finishing=False)
+        run.effects.cancel_timer("checkpoints")
+        hand_over(run, part)
 
 
 def hand_over(run: Run, part: PartRecord) -> None:

@@ -92,6 +92,7 @@ class AttemptState(NamedTuple):
     unwatched: bool = (
         False  # whether checkpoints of the attempt could still be missed, of a job that keeps them
     )
+    finishing: bool = False  # whether the end waits for the last checkpoint
     gate: Optional[str] = None  # the version of torch that the gate reported when it was ready
     held_port: Optional[int] = None  # the master port that is kept free until torchrun has it
     address: str = ""
@@ -305,6 +306,10 @@ class Effects(ABC):
     @abstractmethod
     def pause_checkpoints(self) -> None:
         """Take no file as complete any more: ranks may end while they write; give a restore up."""
+
+    @abstractmethod
+    def finish_checkpoints(self) -> None:
+        """Have what the ranks wrote last found and sealed: on_checkpoints_finished."""
 
     @abstractmethod
     def start_logs(self) -> None:

@@ -76,6 +76,7 @@ PHASES: Dict[Callable[..., Any], Tuple[Phase, ...]] = {
     ending.on_part_built: (Phase.AFTER,),
     ending.on_after_ended: (Phase.AFTER,),
     ending.on_outside_read: (Phase.AFTER,),
+    ending.on_checkpoints_finished: (Phase.AFTER,),
     # what the gang decides then
     ending.on_gang_reported: (Phase.ENDED,),
     ending.on_cleared: (Phase.ENDED,),

@@ -207,6 +207,8 @@ class Agent(Effects):
             self.processes.post(partial(starting.on_restored, report=report))
         elif report.event == "begun":
             self.processes.post(partial(starting.on_watched, attempt=report.attempt))
+        elif report.event == "finished":
+            self.processes.post(partial(ending.on_checkpoints_finished))
         elif report.event == "note":
             self.journal("checkpoint", {"name": report.name, "code": report.code, "note": report.why})
         else:
@@ -329,6 +331,11 @@ class Agent(Effects):
         """Take no file as complete any more."""
         if self._orders.keeper is not None:
             self._orders.keeper.pause()
+
+    def finish_checkpoints(self) -> None:
+        """Have what the ranks wrote last sealed."""
+        if self._orders.keeper is not None:
+            self._orders.keeper.finish(self._run.attempt.number)
 
     def start_logs(self) -> None:
         """Read from now on how the logs grow."""

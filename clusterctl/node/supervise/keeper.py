@@ -46,7 +46,14 @@ LOOK_INTERVAL = 2.0  # seconds
 # disk or network file system that lets it wait for a minute does not answer.
 SILENT_LIMIT = 60.0
 FRESH = ("begin", "conclude", "restore")  # orders for which an ended keeper is started again
-ANSWERS = {"begin": "begun", "collect": "part", "take": "held", "conclude": "kept", "restore": "restored"}
+ANSWERS = {
+    "begin": "begun",
+    "collect": "part",
+    "take": "held",
+    "conclude": "kept",
+    "restore": "restored",
+    "finish": "finished",
+}
 FAILED = "CC-CKPT-014"
 ENDED = "the process that keeps checkpoints has ended"
 
@@ -92,6 +99,10 @@ class Keeper:
         self._open = {question: order for question, order in self._open.items() if order.do != "restore"}
         self._expect_no_progress()
         self.send(KeeperOrder(do="pause"))
+
+    def finish(self, attempt: int) -> None:
+        """Have what the ranks of this node wrote last sealed; none has failed."""
+        self.send(KeeperOrder(do="finish", attempt=attempt))
 
     def restore(self, resume: Restore, attempt: int, node_rank: NodeRank) -> None:
         """Put a checkpoint in its place, for an attempt."""
@@ -247,6 +258,6 @@ def find_question(answer: str, record: KeeperOrder | KeeperReport) -> Optional[Q
     if answer == "held":
         rank = part_rank(record) if isinstance(record, KeeperOrder) else record.node_rank
         return answer, record.name, record.attempt, rank
-    if answer == "begun":
+    if answer in ("begun", "finished"):
         return answer, "", record.attempt, 0
     return (answer, "", 0, record.serial) if answer in ("kept", "restored") else None

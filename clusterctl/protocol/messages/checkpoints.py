@@ -11,6 +11,7 @@ The *keeper* is the process beside an agent that finds, hashes, gives, takes and
     hub: safe          -> every node: older generations beyond `keep` go
     an attempt ends    -> agent: pause; once nothing of it runs anywhere hub: conclude   -> every node, spares too: kept
     next attempt       -> agent: restore  -> keeper: restored; then `begin`
+    the ranks of a node succeed -> agent: finish -> keeper: finished, once what they wrote last is sealed
 
 Orders of the hub and reports to it are the same objects that agent and keeper send each other, a line of JSON each.
 The keeper is `python payload.zip keeper RUNDIR DESCRIPTOR`, its end of a socket pair; the first line to it is
@@ -92,8 +93,14 @@ class Restore(Record):
     parts: tuple[PartSources, ...] = many(record(PartSources), MAX_PARTS)
 
 
-ORDERS = ("begin", "collect", "take", "seal", "safe", "void", "pause", "conclude", "restore")
-REPORTS = ("listening", "begun", "marked", "part", "late", "held", "kept", "restoring", "restored", "note")
+ORDERS = (
+    *("begin", "collect", "take", "seal", "skip", "safe", "void"),
+    *("pause", "conclude", "restore", "finish"),
+)
+REPORTS = (
+    *("listening", "begun", "marked", "part", "late", "held", "kept"),
+    *("restoring", "restored", "finished", "note"),
+)
 
 
 class KeeperSettings(Record):
@@ -120,6 +127,7 @@ class KeeperOrder(Record):
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it; `serial`: how often
               no node could take it, the more often the later
     seal      seal
+    skip      name, attempt: it will not be sealed
     safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more
     void      name, attempt, seal: it was made without the files of a node that wrote later
     pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle;
@@ -127,6 +135,7 @@ class KeeperOrder(Record):
     conclude  nothing of the attempt runs: finish hashing what had settled, then report `kept`, with the same `serial`;
               it may come again for the same attempt, after a seal or from the next hub
     restore   restore, node_rank, serial: put the generation in its place
+    finish    attempt: no rank of this node runs, and none has failed: look at once what they wrote last
     """
 
     do: str = word(ORDERS, "")
@@ -156,6 +165,7 @@ class KeeperReport(Record):
     kept       held, port, serial: what is here of sealed generations, checked now
     restoring  a restore goes on (agent only)
     restored   name, path, files, bytes, seconds, serial: that of its `restore`; to the hub only if it has failed
+    finished   attempt: all that was seen here is sealed, or will not be (agent only)
     note       name, code, why: for the journal and the report; a checkpoint was skipped, a disk is full (agent only)
     """
 

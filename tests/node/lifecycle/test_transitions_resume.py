@@ -162,3 +162,49 @@ def test_a_spare_takes_copies_from_the_first_moment_on() -> None:
     """It has no rank, and looks for nothing."""
     spare = RunState(new_attempt({**SPEC, "attempt": 1}, idle=True), True)
     assert call.watch_checkpoints() in transition(spare, PORTS)[1]
+
+
+def ended(state: str = "SUCCEEDED", **changes: Any) -> RunState:
+    """Return a run whose ranks have ended so, and whose part of the record is built."""
+    attempt = new_attempt({**SPEC, "time_limit": 60.0, **changes}, idle=False)
+    part: Any = {"state": state, "reason": ""}
+    return RunState(attempt._replace(phase=Phase.AFTER, started=True), True)._replace(part=part)
+
+
+READ = partial(ending.on_outside_read, summary=None)
+FINISHED = partial(ending.on_checkpoints_finished)
+
+
+def test_the_end_waits_until_the_last_checkpoint_is_sealed() -> None:
+    """For a while: a node that does not answer ends all the same, and once."""
+    state, calls = follow(ended(), READ)
+    assert calls == (
+        call.start_timer("checkpoints", ending.FINISH_LIMIT, FINISHED),
+        call.finish_checkpoints(),
+    )
+    state, calls = follow(state, FINISHED)
+    assert calls[0] == call.cancel_timer("checkpoints")
+    assert calls[-1].name == "report_end"
+    assert state.phase is Phase.ENDED
+    assert follow(state, FINISHED) == (state, ())
+
+
+def test_only_what_ranks_wrote_that_ended_well_is_waited_for() -> None:
+    """Others may have died while they wrote; and most jobs keep no checkpoints."""
+    without = ended()
+    spec = {key: value for key, value in SPEC.items() if key != "checkpoints"}
+    without = without._replace(attempt=without.attempt._replace(spec=spec))
+    for state in (ended("FAILED"), ended("STOPPED"), without):
+        after, calls = follow(state, READ)
+        assert after.phase is Phase.ENDED
+        assert call.finish_checkpoints() not in calls
+
+
+@pytest.mark.parametrize("stop", [name for name in STOPS if name != "cancelled"])
+def test_a_stop_does_not_wait_for_the_last_checkpoint(stop: str) -> None:
+    """The ranks had ended well before: so did this node's part."""
+    state, calls = follow(follow(ended(), READ)[0], STOPS[stop])
+    assert state.phase is Phase.ENDED
+    ends = [one.arguments["part"]["state"] for one in calls if one.name == "report_end"]
+    assert ends == ["SUCCEEDED"]
+    assert follow(state, FINISHED) == (state, ())

@@ -47,7 +47,7 @@ from .claim import Claim
 from .io_class import IDLE, set_io_class
 from .manifests import pack_part
 from .mirror import Mirror, make_mirror_folder
-from .scanning import Found, Scanner, Stamps, UnusableError, read_match
+from .scanning import UNCHANGED, Found, Scanner, Stamps, UnusableError, read_match
 from .transfers import CancelledError, Restoring, Transfer, mirror_part, parts_needed, remove_parts
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ PROGRESS_INTERVAL = (
     5.0  # seconds between two reports of a restore; the agent waits longer (supervise/keeper.py)
 )
 RETAKE_LOOKS = 5  # looks before the first time that a part is taken again, twice as many before the second
+FINAL_SCANS = UNCHANGED + 2  # after the last rank, until it is known that it has written no other checkpoint
+FINAL_PAUSE = 0.2  # seconds between them
 LOOK_SHARE = 20  # a look that takes long is followed by a pause so many times as long
 
 Job = Callable[[], None]
@@ -93,6 +95,12 @@ class Keeper:
         self._rival = ""  # why nothing is kept: another run writes there
         self._unwanted: Dict[str, int] = {}  # generations that need not be hashed, with their attempts
         self._shared: Dict[int, Optional[Stamps]] = {}  # by seal, of what all nodes see
+        self._scan_due = 0.0
+        self._is_finishing = False  # what is written by ranks that have ended well is looked for
+        self._is_awaited = False  # the agent waits for that
+        self._scans_left = 0  # that are left until it is known which checkpoint is the last
+        self._unsealed: Set[str] = set()  # that were seen here or are collected, in this attempt
+        self._settled: Set[str] = set()  # that were sealed, or will not be
         self._port = 0
         self._noted: Set[Tuple[str, str, int]] = set()
         self._restoring = threading.Lock()
@@ -140,10 +148,12 @@ class Keeper:
             "pause": self._on_pause,
             "conclude": self._on_conclude,
             "seal": self._on_seal,
+            "skip": lambda order: self._scans.put(partial(self._settle, order)),
             "take": self._on_take,
             "safe": lambda order: self._work.put(partial(self._prune, order)),
             "void": lambda order: self._work.put(partial(self._remove_void, order)),
             "restore": self._on_restore,
+            "finish": self._on_finish,
         }
         if order.do in handlers:
             handlers[order.do](order)
@@ -157,8 +167,7 @@ class Keeper:
     def _on_collect(self, order: KeeperOrder) -> None:
         if order.attempt == self._attempt:
             self._unwanted.pop(order.name, None)
-            is_first = order.node_rank == self._node_rank
-            self._scans.put(partial(self._scanner.collect, order.name, order.identity, is_first=is_first))
+            self._scans.put(partial(self._collect, order))
 
     def _on_pause(self, _: KeeperOrder) -> None:
         with self._turning:
@@ -184,6 +193,10 @@ class Keeper:
             if order.seal.shared:
                 self._unwanted[order.seal.name] = order.seal.attempt
             self._work.put(partial(self._add_seal, order.seal))
+            self._scans.put(partial(self._settle, order))
+
+    def _on_finish(self, order: KeeperOrder) -> None:
+        self._scans.put(partial(self._finish, order.attempt, self._turn))
 
     def _on_restore(self, order: KeeperOrder) -> None:
         self._awaited = self._turn
@@ -192,23 +205,63 @@ class Keeper:
     # scanning
 
     def _serve_scans(self) -> None:
-        due = time.monotonic()
         while True:
             try:
-                job = self._scans.get(timeout=max(0.0, due - time.monotonic()))
+                job = self._scans.get(timeout=max(0.0, self._scan_due - time.monotonic()))
             except queue.Empty:
                 began = time.monotonic()
                 self._guard(self._scan)
-                pause = max(self._settings.look, LOOK_SHARE * (time.monotonic() - began))
-                due = time.monotonic() + pause
+                now = time.monotonic()
+                pause = max(self._settings.look, LOOK_SHARE * (now - began))
+                self._scans_left = max(0, self._scans_left - 1)
+                self._scan_due = now + (FINAL_PAUSE if self._is_in_haste else pause)
+                self._report_finished()
             else:
                 self._guard(job)
+
+    def _finish(self, attempt: int, turn: int) -> None:
+        """Look more often from now on: no rank of this node runs any more, and what they wrote is whole."""
+        with self._turning:
+            if turn == self._turn:
+                self._scanner.paused.clear()
+        if attempt == self._attempt:
+            self._is_finishing = self._is_awaited = True
+            self._scans_left, self._scan_due = FINAL_SCANS, time.monotonic()
+        else:
+            self.send(KeeperReport(event="finished", attempt=attempt))
+
+    @property
+    def _is_in_haste(self) -> bool:
+        """Whether the end of a run waits for the next looks."""
+        return self._is_finishing and bool(self._scans_left or self._unsealed)
+
+    def _report_finished(self) -> None:
+        """Report once that what this node has seen of the attempt is sealed, or will not be."""
+        if self._is_awaited and (self._scanner.paused.is_set() or not self._is_in_haste):
+            self._is_awaited = False
+            self.send(KeeperReport(event="finished", attempt=self._attempt))
+
+    def _collect(self, order: KeeperOrder) -> None:
+        is_first = order.node_rank == self._node_rank
+        self._scanner.collect(order.name, order.identity, is_first=is_first)
+        self._unsealed.add(order.name)
+        if self._is_finishing:
+            self._scan_due = time.monotonic()
+
+    def _settle(self, order: KeeperOrder) -> None:
+        """Wait no longer for a generation."""
+        if order.attempt == self._attempt:
+            self._unsealed.discard(order.name)
+            self._settled.add(order.name)
+            self._report_finished()
 
     def _begin(self, attempt: int, turn: int, *, is_late: bool) -> None:
         with self._restoring:  # a file that a given-up restore still writes is no checkpoint of this attempt
             if turn == self._turn:
                 self._rival = self._find_rival()
                 remove_parts(self._scanner.folder)
+                self._is_finishing = self._is_awaited = False
+                self._unsealed, self._settled = set(), set()
                 self._scanner.begin(is_late=is_late)
         with self._turning:
             if turn == self._turn:
@@ -244,6 +297,7 @@ class Keeper:
             identity=found.identity,
         )
         if found.event in ("marked", "late"):
+            self._unsealed.update({found.name} - self._settled if found.event == "marked" else ())
             self.send(report.replace(event=found.event))
         elif found.event == "unusable":
             self.send_note(found.name, "CC-CKPT-011", found.why)
