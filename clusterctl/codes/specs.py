@@ -568,6 +568,7 @@ ENTRIES: Mapping[str, Entry] = {
             "node": Case(
                 "{text} is not the path of one node", "write NODE:PATH, such as gpu01:/data/imagenet"
             ),
+            "slashes": Case("{text} has no // after the colon", "write {fixed}"),
             "no-name": Case("{text} has no name", "give a file or a directory, such as ./corpus"),
             "repository": Case(
                 "{text} is not a repository", "write {scheme}://ORG/NAME or {scheme}://ORG/NAME@REVISION"

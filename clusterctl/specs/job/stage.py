@@ -25,6 +25,7 @@ from clusterctl.translation import to_translate
 
 SourceKind = Literal["here", "node", "hf", "ms", "url"]
 HUBS: tuple[SourceKind, ...] = ("hf", "ms")
+SCHEMES = (*HUBS, "https", "http")
 STAGE_DIR = "${stage_dir}"
 MAX_SOURCE = 500  # characters
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
@@ -66,6 +67,9 @@ def parse_stage_source(text: str) -> StageSource:
         source = StageSource("here", text)
     else:
         source = StageSource("node", path, node)
+        if node in SCHEMES and path:  # a typing error: no cluster names a node so
+            fixed = quoted(f"{node}://{path.lstrip('/')}")
+            raise InvalidValueError("CC-SPEC-037", "slashes", text=quoted(text), fixed=fixed)
         if not is_node_name(node) or not path:
             raise InvalidValueError("CC-SPEC-037", "node", text=quoted(text))
     if source.name in ("", ".", "..", "~"):
@@ -82,7 +86,7 @@ def _parse_remote(scheme: str, text: str) -> StageSource:
         ):
             raise InvalidValueError("CC-SPEC-037", "repository", text=quoted(text), scheme=scheme)
         return StageSource("hf" if scheme == "hf" else "ms", repository, revision=revision)
-    if scheme not in ("https", "http"):
+    if scheme not in SCHEMES:
         raise InvalidValueError("CC-SPEC-037", "scheme", text=quoted(f"{scheme}://"))
     source = StageSource("url", text)
     port = _PORT.match(text)

@@ -36,6 +36,23 @@ def test_a_port_that_none_can_have_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("hf:/org/model@v1", "hf://org/model@v1"),
+        ("ms:org/model", "ms://org/model"),
+        ("https:/host/f.tar", "https://host/f.tar"),
+        ("http:/host/f.tar", "http://host/f.tar"),
+    ],
+)
+def test_a_url_without_its_second_slash_is_no_path_of_a_node(text: str, fixed: str) -> None:
+    """The error shows the URL that was meant; no cluster names a node so."""
+    with pytest.raises(InvalidValueError) as caught:
+        parse_stage_source(text)
+    assert f"'{text}' has no // after the colon" in str(caught.value)
+    assert caught.value.fix == f"write '{fixed}'"
+
+
+@pytest.mark.parametrize(
     ("stage", "place"),
     [
         (Stage(source="./corpus/", to="${stage_dir}/corpus"), ("${stage_dir}", "corpus")),
