@@ -24,10 +24,12 @@ from clusterctl.plans.runs.checkpoints import describe_event as describe_checkpo
 from clusterctl.plans.runs.history import ReplacedLog
 from clusterctl.plans.runs.rows import describe_halted
 from clusterctl.plans.runs.state import (
+    Attempt,
     HaltedProcess,
     NodeState,
     SlotState,
     attempt_of,
+    attempts_of,
     find_resumed,
     find_smaller,
     roster_of,
@@ -146,7 +148,8 @@ class AttemptTracker:
     """The attempts so far, each reported once, by the first node that sends it.
 
     A node sends its new state before the events and lines that led to it, and gets ready while the pause lasts. So the
-    word that an attempt begins waits for its first line, or until it runs and nothing more comes.
+    word that an attempt begins waits for its first line, or until it runs and nothing more comes. Events that are not
+    there by then, of who comes late to a slow node, are too late: why the attempt before ended is in the state too.
     """
 
     def __init__(self, known: Mapping[str, NodeState | None], notice: Callable[[str], None]) -> None:
@@ -157,7 +160,9 @@ class AttemptTracker:
         )  # nodes that were spares when the attempt ran; the next gives them ranks before it begins
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._last_paused = self.number - 1
-        self._pending_notices: list[str] = []  # notices, of which the last is that the current attempt begins
+        self._ended: tuple[Attempt, ...] = ()
+        # by attempt, and whether it ends or begins; the last is that the current attempt begins
+        self._pending_notices: list[tuple[int, bool, str]] = []
         self._running = False
 
     @property
@@ -185,7 +190,7 @@ class AttemptTracker:
         number = max(state.attempt for state in known.values() if state.roster == roster)
         if number < self.number or not roster:
             return False
-        self._roster = roster
+        self._roster, self._ended = roster, attempts_of(known)
         is_new, self.number = number > self.number, number
         self._running = newest.state != WAITING or (self._running and not is_new)
         if is_new:
@@ -196,7 +201,7 @@ class AttemptTracker:
                 notice = tr("{message}: {nodes} of {of} nodes", message=notice, **smaller)
             if checkpoint:
                 notice = tr("{message}, from checkpoint {name}", message=notice, name=checkpoint)
-            self._pending_notices.append(notice)
+            self._pending_notices.append((number, False, notice))
         self._idle |= {slot.node for slot in roster if slot.is_idle}
         return is_new
 
@@ -211,9 +216,15 @@ class AttemptTracker:
             self.flush_notices()
 
     def flush_notices(self) -> None:
-        """Report what was held back."""
-        pending, self._pending_notices = self._pending_notices, []
-        for notice in pending:
+        """Report what was held back, in the order in which it happened."""
+        if not self._pending_notices:
+            return
+        for ended in self._ended:
+            if self._last_paused < ended.number < self.number:
+                self._last_paused = ended.number
+                self._pending_notices.append((ended.number, True, _render_end(ended.number, ended.text)))
+        pending, self._pending_notices = sorted(self._pending_notices), []
+        for *_, notice in pending:
             self._notice(notice)
 
     def on_event(self, event: Untrusted) -> bool:
@@ -225,12 +236,10 @@ class AttemptTracker:
             or not self._last_paused < number <= self.number
         ):
             return False  # a state comes before the events that led to it, so that this may be an earlier attempt's
-        self._last_paused = number
         if number == self.number:
             self.flush_notices()
-        message = tr(
-            "attempt {n}: {reason}", n=number, reason=translate_node_text(event.text("reason", 1000))
-        )
+        self._last_paused = number
+        message = _render_end(number, event.text("reason", 1000))
         if number + 1 >= self.number and seconds is not None:
             pause = render_duration(seconds)
             message = tr(
@@ -239,10 +248,14 @@ class AttemptTracker:
         elif number + 1 >= self.number:
             message = tr("{message}; attempt {n} begins", message=message, n=number + 1)
         if self._pending_notices:
-            self._pending_notices.insert(-1, message)
+            self._pending_notices.append((number, True, message))
         else:
             self._notice(message)
         return True
+
+
+def _render_end(number: int, reason: str) -> str:
+    return tr("attempt {n}: {reason}", n=number, reason=translate_node_text(reason))
 
 
 def _render_participants(roster: tuple[SlotState, ...], spares: Collection[str]) -> str:

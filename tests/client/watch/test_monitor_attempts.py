@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
@@ -17,7 +18,7 @@ from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.monitor import AttemptTracker, MonitorOptions, NodeReport, RunMonitor
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.errors import StartError
-from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.state import NodeState, parse_attempts, parse_state
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -132,6 +133,33 @@ def test_who_comes_late_is_reported_in_order() -> None:
     assert said == [
         "attempt 1: gpu02 is lost",
         "attempt 2: gpu02 is lost; attempt 3 begins in 2 s",
+        "attempt 3 begins on gpu[01,03]",
+    ]
+
+
+def test_why_an_attempt_ended_is_reported_before_the_next_even_if_its_events_come_late() -> None:
+    """Who attaches while a run restarts has its new state first; a slow node sends the events long after that."""
+    said: list[str] = []
+    watch = MonitorOptions(
+        "r", NODES, {}, {}, known_states={node.name: state(1, 0, 1, None) for node in NODES}
+    )
+    attached = RunMonitor(Cluster(said.append), watch, show=lambda _: None, notice=said.append)
+    ended = [{"attempt": number, "text": "gpu02 is lost: no answer"} for number in (1, 2)]
+    third = replace(
+        state(3, 0, None, 1, lost="gpu02"), attempts=parse_attempts(Untrusted({"attempts": ended}))
+    )
+
+    for now in (state(2, 0, None, 1, lost="gpu02", word="WAITING"), third):
+        attached._on_update(StateChange("gpu01", now))
+    attached._attempts.on_idle()
+    for number in (1, 2):
+        attached._on_update(NodeEvent("gpu01", Untrusted(pausing(number))))
+    attached._attempts.flush_notices()
+
+    assert said == [
+        "attempt 1: gpu02 is lost: no answer",
+        "attempt 2 begins on gpu[01,03]",
+        "attempt 2: gpu02 is lost: no answer",
         "attempt 3 begins on gpu[01,03]",
     ]
 
