@@ -492,6 +492,10 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case("the node sent other data than announced"),
             "closed": Case("the node closed the connection"),
+            "files": Case(
+                "the node did not send files of the checkpoint as it had listed them",
+                "check its disk, for example with `dmesg`; files that other nodes have too come from there",
+            ),
         },
     ),
     "CC-PULL-004": Entry(

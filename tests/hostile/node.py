@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import getpass
+import hashlib
 import json
 import os
 import select
@@ -357,6 +358,13 @@ def other_content(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     yield frame(header, body)
 
 
+def other_file(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
+    """Send something else of the same size in the place of each file, with the hash of that."""
+    if "whole" in header:
+        header = {**header, "sha256": hashlib.sha256(bytes(header["size"])).hexdigest()}
+    yield from other_content(header, body, talk)
+
+
 def first(name: str) -> Case:
     """Claim to share the work directory of another node, which was there first."""
 
@@ -485,6 +493,7 @@ CASES: dict[str, Case] = {
     "parts-claim": change_row(size=90 << 30),
     "parts-hash": change_row(content="0" * 64),
     "parts-content": other_content,
+    "parts-other": other_file,
     "empty-pieces": empty_pieces,
     "empty-rows": empty_rows,
     "rows-git": rows_of(lambda number: f".git/hooks/{number}", 1),

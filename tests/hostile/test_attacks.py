@@ -259,6 +259,7 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
         "parts-claim",
         "parts-hash",
         "parts-content",
+        "parts-other",
         "rows-long",
         "empty-rows",
     ),
@@ -514,6 +515,37 @@ def test_attack(row: Row, ground: Ground, outcomes: Mapping[Row, Future[tuple[Wo
     wrong = list(judge(row, ground, world, seen))
 
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "row", [Row("pull --checkpoint", f"files.parts-{case}") for case in ("content", "other")], ids=str
+)
+def test_what_a_node_sends_wrong_of_a_checkpoint_comes_from_another(
+    row: Row, outcomes: Mapping[Row, Future[tuple[World, Seen]]]
+) -> None:
+    """The download is whole, as another node has a copy of each file, and the liar is named."""
+    world, seen = outcomes[row].result()
+
+    folder = world.folder / "work/mine/step-1"
+    parts = {str(rank): b"part of rank " + str(rank).encode() * 4096 for rank in range(3)}
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {**parts, "done": b""}
+    errors = {node["node"] for node in seen.documents[0]["nodes"] if node["error"]}
+    assert (seen.code, errors) == (OK, {LIAR}), seen.both
+    assert f"CC-PULL-003: {LIAR}" in seen.err
+
+
+@pytest.mark.parametrize("row", [Row("pull --checkpoint", "files.parts-other", liar="all")], ids=str)
+def test_a_checkpoint_that_no_node_sends_right_is_not_written(
+    row: Row, outcomes: Mapping[Row, Future[tuple[World, Seen]]]
+) -> None:
+    """Each file is requested of each node that has it; none gets its name, and all three nodes are named."""
+    world, seen = outcomes[row].result()
+
+    assert [path.name for path in (world.folder / "work/mine/step-1").iterdir()] == ["done"]  # it is empty
+    nodes = seen.documents[0]["nodes"]
+    assert (seen.code, {node["node"] for node in nodes if node["error"]}) == (PARTLY, set(NODES)), seen.both
+    tried = sorted(refusal["path"] for node in nodes for refusal in node["refused"])
+    assert tried == [f"step-1/{rank}" for rank in (0, 0, 1, 1, 2, 2)], "the job has two copies"
 
 
 OVER_SSHD = (

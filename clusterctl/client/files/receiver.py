@@ -84,7 +84,7 @@ def _request_for(
         raise PathOccupiedError(tr("something else has this name here"))
     local_stamp = stamp_of(file_stat)
     if received is not None and local_stamp == received.local_stamp:
-        if received.remote_stamp == entry.stamp:
+        if received.remote_stamp == entry.stamp and entry.content in ("", received.sha256):
             report.unchanged += 1
             return None
         resumed = _resume_request(entry, target, local_stamp)
@@ -188,10 +188,13 @@ class FileReceiver:
         entry = self.request.entry
         try:
             if end.problem or self._error:
-                self._report_refused(end.problem or self._error)
+                self._report_refused(end.problem or self._error, by_node=not self._error)
             elif not end.is_whole:
                 self._target.remove_partial(self._partial)
-                self._report_refused(tr("it became shorter while it was read; pull again"))
+                self._report_refused(tr("it became shorter while it was read; pull again"), by_node=True)
+            elif entry.content not in ("", end.sha256):  # of files that were hashed for the list
+                self._target.remove_partial(self._partial)
+                self._report_refused(tr("its content does not have the hash that was listed"), by_node=True)
             else:
                 self._verify_and_install(end.sha256)
                 if not end.same:
@@ -248,8 +251,8 @@ class FileReceiver:
             raise write_refused(error, self._target.path) from error
         self._error = describe_system_error(error)
 
-    def _report_refused(self, reason: str) -> None:
-        self._report.refused.append(RefusedEntry(self.request.entry.path, reason))
+    def _report_refused(self, reason: str, *, by_node: bool = False) -> None:
+        self._report.refused.append(RefusedEntry(self.request.entry.path, reason, by_node))
 
     def close(self) -> None:
         """Close the file; what has arrived of it stays for the next time."""

@@ -73,16 +73,20 @@ def _content(entry: ListedEntry) -> tuple[str, int, str]:
 
 
 def assign_files(
-    files: CheckpointFiles, done: Collection[str], away: Collection[str]
+    files: CheckpointFiles,
+    done: Collection[str],
+    away: Collection[str],
+    refused: Collection[tuple[str, str]] = (),
 ) -> dict[str, list[ListedEntry]]:
     """Return what each node sends: every file that is not done once, from the node that has the least to send.
 
-    Nodes that are `away` send nothing; a file that only they have is left out.
+    Nodes that are `away` send nothing, and no node sends what was `refused` of it (node, path). A file that only these
+    have is left out.
     """
     chosen: dict[str, list[ListedEntry]] = {}
     load: dict[str, int] = {}
     for path, holders in files.holders.items():
-        able = [node for node in holders if node not in away]
+        able = [node for node in holders if node not in away and (node, path) not in refused]
         if path in done or not able:
             continue
         node = min(able, key=lambda one: (load.get(one, 0), one))

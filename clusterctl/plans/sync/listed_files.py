@@ -79,10 +79,11 @@ class ListedEntry:
 
 @dataclass(frozen=True)
 class RefusedEntry:
-    """What is not downloaded, and why."""
+    """What is not downloaded, and why; `by_node` is whether the fault is the node's: another may have the same file."""
 
     path: str
     reason: str
+    by_node: bool = False
 
 
 @dataclass(frozen=True)

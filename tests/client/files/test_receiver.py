@@ -435,6 +435,19 @@ def test_a_file_that_did_not_keep_still_is_reported(tmp_path: Path, answer: dict
     assert listing(tmp_path / "home/gpu01") == {"b": b"hello"}
 
 
+def test_a_file_that_was_listed_with_another_hash_is_not_written(tmp_path: Path) -> None:
+    """What is sent does not count as the file, nor does what has been here since an earlier time."""
+    end, other = ({"fetched": True}, b""), hashlib.sha256(b"hellO").hexdigest()
+    first = fetch(Hostile([row("a", target=other)], GOOD, WHOLE, end), tmp_path / "home")
+    assert listing(tmp_path / "home/gpu01") == {}
+    fetch(Hostile([row("a", target=SHA)], GOOD, WHOLE, end), tmp_path / "home")
+    again = fetch(Hostile([row("a", target=other)], WHOLE, end), tmp_path / "home")
+    for account in (first, again):
+        assert [(one.path, one.by_node) for one in account.refused] == [("a", True)]
+        assert (account.files, account.unchanged) == (0, 0)
+    assert listing(tmp_path / "home/gpu01") == {"a": b"hello"}
+
+
 @pytest.mark.parametrize("path", ["../evil", "/tmp/evil", "a/../../evil", "nul\0l", ".", "\ud800"])
 def test_a_name_that_leads_out_is_not_asked_for(tmp_path: Path, path: str) -> None:
     """Only its own directory is written to."""

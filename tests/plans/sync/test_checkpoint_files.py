@@ -36,6 +36,12 @@ def test_a_file_comes_once_from_a_node_that_has_it() -> None:
     assert {node: [entry.path for entry in entries] for node, entries in again.items()} == {
         "gpu01": ["step-3/0.pt", "step-3/1.pt"]
     }
+    without = assign_files(
+        files, ["step-3/.metadata"], (), {("gpu01", "step-3/1.pt"), ("gpu01", "step-3/0.pt")}
+    )
+    assert {node: [entry.path for entry in entries] for node, entries in without.items()} == {
+        "gpu02": ["step-3/1.pt"]
+    }, "what gpu01 sent wrong comes from the other node, or not at all"
     assert assign_files(files, files.holders, ()) == {}
     assert assign_files(files, (), ["gpu01", "gpu02"]) == {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import pull_to_json, report_pull
 from clusterctl.console.terminal import info
-from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
+from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
 from clusterctl.plans.runs.checkpoints import Checkpoint
 from clusterctl.plans.sync.checkpoint_files import CheckpointFiles, assign_files, merge_parts
 from clusterctl.plans.sync.listed_files import (
@@ -44,6 +44,7 @@ NEWEST = ""  # of the names that may be asked for
 KIND = "checkpoint"
 NO_LIMIT = 1 << 62
 MAX_DISPUTING = 8  # nodes that are named
+MAX_FAULTS = 8  # files of a node that are named
 
 
 def choose_checkpoint(known: tuple[Checkpoint, ...], run_id: RunId, name: str, command: str) -> Checkpoint:
@@ -94,7 +95,8 @@ class CheckpointPull:
         self._run_id, self._checkpoint, self._options = run_id, checkpoint, options
         self._holders: dict[str, Holder] = {}
         self._errors = dict(errors)
-        self._done: set[str] = set()
+        self._done: set[str] = set()  # paths that are here, or that nothing can be written to
+        self._refused: set[tuple[str, str]] = set()  # node and path: what it did not send as it had listed it
         self._phases = Phases([])
 
     def run(self, cluster: Cluster, nodes: list[Node]) -> int:
@@ -154,18 +156,20 @@ class CheckpointPull:
         self._phases = Phases(list(self._holders))
         downloads = Downloads(self._options.folder, self._phases, overwrite=self._options.overwrite)
         with downloading(self._phases, downloads):
-            while chosen := assign_files(files, self._done, self._errors):
+            while chosen := assign_files(files, self._done, self._errors, self._refused):
                 nodes = [self._holders[name].node for name in chosen]
                 outcomes = fan_out(nodes, lambda node, now=chosen: self._fetch(now, node.name, downloads))  # type: ignore[misc]  # now is bound
                 self._errors.update(collect(nodes, self._phases.follow("pull", outcomes)).errors)
-                self._done.update(
-                    entry.path for name in chosen if name not in self._errors for entry in chosen[name]
-                )
+                for name in chosen:
+                    refused = {one.path for one in self._holders[name].report.refused if one.by_node}
+                    self._refused.update((name, path) for path in refused)
+                    sent = () if name in self._errors else chosen[name]
+                    self._done.update(entry.path for entry in sent if entry.path not in refused)
                 if any(isinstance(error, LocalSystemError) for error in self._errors.values()):
                     return
 
     def _fetch(self, chosen: Mapping[str, list[ListedEntry]], name: str, downloads: Downloads) -> None:
-        """Fetch what one node sends, and compare it with what was listed."""
+        """Fetch what one node sends."""
         holder, most = self._holders[name], None if self._options.no_limit else MAX_BYTES
         with downloads.opened("", key=f"checkpoint-{name}") as directory:
             try:
@@ -173,15 +177,14 @@ class CheckpointPull:
             except LocalSystemError as refusal:
                 downloads.close(refusal)
                 raise
-            for entry in chosen[name]:
-                received = directory.files.get(entry.path)
-                if entry.kind == "file" and received is not None and received.sha256 != entry.content:
-                    reason = tr("its content is not the one of the checkpoint")
-                    holder.report.refused.append(RefusedEntry(entry.path, reason))
 
     def _show(self, names: list[str], files: CheckpointFiles) -> int:
         reports = {name: self._holders[name].report for name in names if name in self._holders}
         missing = len(files.holders) - len(self._done)
+        for name, report in reports.items():
+            if name not in self._errors and (faults := [one for one in report.refused if one.by_node]):
+                self._errors[name] = _describe_faults(name, faults)
+            report.refused = [one for one in report.refused if not (one.by_node and one.path in self._done)]
         if self._options.as_json:
             job, folder = job_name_of(self._run_id), self._options.folder
             document = pull_to_json(self._run_id, job, folder, reports, self._errors, names, {})
@@ -202,6 +205,13 @@ class CheckpointPull:
                 else transfer_exit_code(self._errors.values(), done=bool(self._done), incomplete=True)
             )
         return 0
+
+
+def _describe_faults(node: str, faults: Sequence[RefusedEntry]) -> NodeError:
+    """Name the node, and its first files that other nodes were asked for."""
+    lines = [tr("{subject}: {text}", subject=repr(one.path), text=one.reason) for one in faults[:MAX_FAULTS]]
+    more = [tr("{n} more", n=len(faults) - MAX_FAULTS)] if len(faults) > MAX_FAULTS else []
+    return NodeError("CC-PULL-003", "files", node=node, evidence="\n".join([*lines, *more]))
 
 
 @contextmanager
