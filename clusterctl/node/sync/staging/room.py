@@ -10,10 +10,11 @@ from typing import Iterable, Iterator, List, NoReturn
 
 from ....protocol.manifest import TreeEntry, encode_name
 from ...runtime.stream import VerbError
+from ..removal import remove_quietly
 
 
 def check_room(root: bytes, rows: List[TreeEntry], needed: int, probe: str) -> None:
-    """Raise VerbError if so many bytes and these files do not fit below a directory; `probe` is a file to try it."""
+    """Raise VerbError if so many bytes and files do not fit below a directory; `probe`: a file to try it."""
     for folder in existing_folders(root, rows):
         if not os.access(folder, os.W_OK | os.X_OK):
             refuse_access(folder)
@@ -42,7 +43,7 @@ def make_folder(path: bytes) -> None:
 
 
 def existing_folders(root: bytes, rows: Iterable[TreeEntry]) -> Iterator[bytes]:
-    """Yield the directories in which files, or the directories that they need, are made."""
+    """Yield the directories in which files or their directories are made."""
     for parent in dict.fromkeys(row.path.rpartition("/")[0] for row in rows):
         folder = os.path.join(root, encode_name(parent)) if parent else root
         while not os.path.isdir(folder):
@@ -51,26 +52,28 @@ def existing_folders(root: bytes, rows: Iterable[TreeEntry]) -> Iterator[bytes]:
 
 
 def reserve(path: str, size: int) -> str:
-    """Return why a file without a name cannot have so many bytes, such as a quota."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    """Return why a file cannot have so many bytes, or nothing."""
     try:
-        os.unlink(path)
-        os.write(descriptor, bytes(4096))
-        with suppress(ImportError, AttributeError):  # posix_fallocate would write each block on NFS 3
-            from ctypes import CDLL, c_int64, get_errno
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            remove_quietly(path)
+            os.write(descriptor, bytes(4096))
+            with suppress(ImportError, AttributeError):  # posix_fallocate writes each block on NFS 3
+                from ctypes import CDLL, c_int64, get_errno
 
-            if CDLL(None, use_errno=True).fallocate64(descriptor, 0, c_int64(0), c_int64(size)):
-                raise OSError(get_errno(), "")
+                if CDLL(None, use_errno=True).fallocate64(descriptor, 0, c_int64(0), c_int64(size)):
+                    raise OSError(get_errno(), "")
+        finally:
+            os.close(descriptor)
+            remove_quietly(path)  # it may stay while it is open
     except OSError as error:
         if error.errno in (errno.EDQUOT, errno.ENOSPC):
             return os.strerror(error.errno)
-    finally:
-        os.close(descriptor)
     return ""
 
 
 def refuse_access(path: bytes) -> NoReturn:
-    """Raise VerbError that this account may not use a file or directory; it may be root's, from a container."""
+    """Raise VerbError that this account may not use a path; it may be root's, from a container."""
     shown = os.fsdecode(path)
     with suppress(OSError):
         status = os.lstat(path)

@@ -72,3 +72,32 @@ def test_a_file_system_that_cannot_reserve(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setitem(sys.modules, "ctypes", None)
         assert reserve(str(disk / "probe"), 2 << 20) == ""
         assert list(disk.iterdir()) == []
+
+
+def test_a_quota_of_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one more file can be made, and nothing could be written to it."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    rows = [TreeEntry("file", "file", 0o644, "a" * 64, 1)]
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(VerbError, match=f"no room at {tmp_path}: 0.0MB are needed: Disk quota exceeded"):
+        check_room(os.fsencode(tmp_path), rows, 1, str(tmp_path / "probe"))
+
+
+def test_a_file_system_that_removes_no_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of those that a host shares with a machine in it: the probe goes once it is closed."""
+    unlinked, closed = os.unlink, os.close
+    opened = []
+
+    def refuse(path: str) -> None:
+        if opened:
+            raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY))
+        unlinked(path)
+
+    monkeypatch.setattr(os, "open", lambda *given, was=os.open: opened.append(was(*given)) or opened[-1])
+    monkeypatch.setattr(os, "close", lambda number: closed(number) or opened.remove(number))
+    monkeypatch.setattr(os, "unlink", refuse)
+    assert reserve(str(tmp_path / "probe"), 1) == ""
+    assert list(tmp_path.iterdir()) == []
