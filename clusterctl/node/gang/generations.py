@@ -173,6 +173,8 @@ class Ledger:
             return
         known = self._find(*key)
         if known is not None and not known.is_changed_by(rank):
+            if known.state != "collecting":  # its keeper waits for none that is sealed, or skipped, already
+                self.orders.append((slot, KeeperOrder(do="skip", attempt=key[1], name=key[0])))
             return
         found = Generation(*key, len(self._node_ranks), report.identity, rank)
         if self._current is None:

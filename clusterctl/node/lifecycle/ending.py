@@ -305,7 +305,10 @@ def terminate(run: Run, order: StopOrder) -> None:
     if run.attempt.cancelled is None:
         run.change(cancelled=order.reason, stop_kind=order.kind)
     shorten_kill(run, order.grace, SUMMARY_TIME)
-    begin_end(run)
+    if order.kind == DONE:  # what the ranks wrote is whole, and copies go on: a pause would end both
+        run.change(phase=Phase.ENDING)
+    else:
+        begin_end(run)
     record_stop(run, order.reason, order.grace)
     if run.attempt.first_failure is None:
         run.processes.terminate_torchrun()
@@ -455,7 +458,7 @@ def on_after_ended(run: Run, reason: str = "", text: str = "") -> None:
 def on_outside_read(run: Run, summary: Optional[OutsideSummary]) -> None:
     """Record what the job has left outside its output directory, then let the last checkpoint be sealed.
 
-    The end follows also if either takes too long.
+    The end follows also if either takes too long, and at once after a stop, such as a failure of another node.
     """
     if summary is not None:
         run.effects.set_state({"outside": summary})
@@ -467,12 +470,14 @@ def on_outside_read(run: Run, summary: Optional[OutsideSummary]) -> None:
     run.change(finishing=True)
     run.effects.start_timer("checkpoints", FINISH_LIMIT, partial(on_checkpoints_finished))
     run.effects.finish_checkpoints()
+    if run.attempt.stopped_at is not None and run.attempt.stop_kind != DONE:
+        on_checkpoints_finished(run)
 
 
 def on_checkpoints_finished(run: Run) -> None:
     """Hand the end over: what the ranks wrote last is sealed, takes too long, or a stop does not wait for it."""
     part = run.state.part
-    if run.attempt.finishing and part is not None:
+    if run.attempt.finishing and part is not None and not run.state.final:
         run.change(finishing=False)
         run.effects.cancel_timer("checkpoints")
         hand_over(run, part)

@@ -127,7 +127,7 @@ class KeeperOrder(Record):
     take      attempt, name, part, sources: take a part of a generation, whose seal comes before it; `serial`: how often
               no node could take it, the more often the later
     seal      seal
-    skip      name, attempt: it will not be sealed
+    skip      name, attempt: it will not be sealed, or is so already
     safe      name, attempt: it has as many copies as the job wants; `lost`: it can not be restored any more
     void      name, attempt, seal: it was made without the files of a node that wrote later
     pause     the attempt begins to end: what is seen from now on has not settled, ranks may have died in the middle;

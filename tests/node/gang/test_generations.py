@@ -814,3 +814,12 @@ def test_a_copy_is_not_asked_for_without_end() -> None:
     nodes.settle()
     names = [(order.name, order.serial) for order in nodes.orders(1, "take")[MAX_RETRIES + 1 :]]
     assert names == [("step-2", 0), ("step-2", 1), ("step-3", 0)]
+
+
+def test_a_mark_of_what_is_known_is_answered_and_changes_nothing() -> None:
+    """The end of a run waits for what was marked: it is sealed already, or it was skipped."""
+    nodes = Nodes(ranks=2)
+    nodes.save("step-1")
+    nodes.hear(1, KeeperReport(event="marked", attempt=1, name="step-1", identity="?"))
+    assert nodes.ledger.orders == [(1, KeeperOrder(do="skip", attempt=1, name="step-1"))]
+    assert [one["state"] for one in nodes.ledger.states] == ["safe"]

@@ -12,6 +12,7 @@ from clusterctl.node.lifecycle import ending, starting
 from clusterctl.node.lifecycle.run import Phase, RunState, new_attempt
 from clusterctl.protocol.messages.checkpoints import KeeperReport, Part, Restore, Seal
 from clusterctl.protocol.messages.gang import StopOrder
+from clusterctl.protocol.reasons import DONE, STOP
 
 pytestmark = pytest.mark.unit
 
@@ -207,4 +208,33 @@ def test_a_stop_does_not_wait_for_the_last_checkpoint(stop: str) -> None:
     assert state.phase is Phase.ENDED
     ends = [one.arguments["part"]["state"] for one in calls if one.name == "report_end"]
     assert ends == ["SUCCEEDED"]
+    assert follow(state, FINISHED) == (state, ())
+
+
+@pytest.mark.parametrize("stop", [name for name in STOPS if name != "cancelled"])
+def test_what_a_stop_has_ended_elsewhere_is_not_waited_for(stop: str) -> None:
+    """It came while `after` ran: the nodes that failed report no part of any checkpoint."""
+    state, calls = follow(ended(), STOPS[stop], READ)
+    assert state.phase is Phase.ENDED
+    assert [one.arguments["part"]["state"] for one in calls if one.name == "report_end"] == ["SUCCEEDED"]
+
+
+def test_the_end_of_node_0_stops_no_copies() -> None:
+    """What serves its program is ended: a pause would give a copy up, and what is collected after it would wait."""
+    attempt = new_attempt({**SPEC, "ends_with": "node 0"}, idle=False)
+    running = attempt._replace(phase=Phase.RUNNING, started=True, torchrun_runs=True)
+    for kind in (DONE, STOP):
+        order = partial(ending.on_stop_ordered, order=StopOrder("node 0 has ended", 5.0, kind))
+        state, calls = transition(RunState(running, True), order)
+        assert state.phase is Phase.ENDING
+        assert (call.pause_checkpoints() in calls) == (kind == STOP)
+    served = ended()
+    served = served._replace(attempt=served.attempt._replace(stopped_at=1.0, stop_kind=DONE))
+    assert follow(served, READ)[0].phase is Phase.AFTER
+
+
+def test_an_end_that_is_recorded_does_not_go_on() -> None:
+    """Its guardian was lost: the run is no longer WAITING for others, whatever its keeper reports."""
+    state, _ = follow(ended(), READ, partial(ending.on_guardian_lost))
+    assert state.final
     assert follow(state, FINISHED) == (state, ())

@@ -100,7 +100,6 @@ class Keeper:
         self._is_awaited = False  # the agent waits for that
         self._scans_left = 0  # that are left until it is known which checkpoint is the last
         self._unsealed: Set[str] = set()  # that were seen here or are collected, in this attempt
-        self._settled: Set[str] = set()  # that were sealed, or will not be
         self._port = 0
         self._noted: Set[Tuple[str, str, int]] = set()
         self._restoring = threading.Lock()
@@ -193,10 +192,10 @@ class Keeper:
             if order.seal.shared:
                 self._unwanted[order.seal.name] = order.seal.attempt
             self._work.put(partial(self._add_seal, order.seal))
-            self._scans.put(partial(self._settle, order))
+            self._work.put(partial(self._scans.put, partial(self._settle, order)))  # once it is on the disk
 
     def _on_finish(self, order: KeeperOrder) -> None:
-        self._scans.put(partial(self._finish, order.attempt, self._turn))
+        self._scans.put(partial(self._finish, order.attempt))
 
     def _on_restore(self, order: KeeperOrder) -> None:
         self._awaited = self._turn
@@ -219,11 +218,8 @@ class Keeper:
             else:
                 self._guard(job)
 
-    def _finish(self, attempt: int, turn: int) -> None:
+    def _finish(self, attempt: int) -> None:
         """Look more often from now on: no rank of this node runs any more, and what they wrote is whole."""
-        with self._turning:
-            if turn == self._turn:
-                self._scanner.paused.clear()
         if attempt == self._attempt:
             self._is_finishing = self._is_awaited = True
             self._scans_left, self._scan_due = FINAL_SCANS, time.monotonic()
@@ -232,12 +228,13 @@ class Keeper:
 
     @property
     def _is_in_haste(self) -> bool:
-        """Whether the end of a run waits for the next looks."""
-        return self._is_finishing and bool(self._scans_left or self._unsealed)
+        """Whether the end of a run waits for the next looks; none counts while `paused` is set."""
+        may_find = self._is_finishing and not self._scanner.paused.is_set()
+        return may_find and bool(self._scans_left or self._unsealed)
 
     def _report_finished(self) -> None:
         """Report once that what this node has seen of the attempt is sealed, or will not be."""
-        if self._is_awaited and (self._scanner.paused.is_set() or not self._is_in_haste):
+        if self._is_awaited and not self._is_in_haste:
             self._is_awaited = False
             self.send(KeeperReport(event="finished", attempt=self._attempt))
 
@@ -252,7 +249,6 @@ class Keeper:
         """Wait no longer for a generation."""
         if order.attempt == self._attempt:
             self._unsealed.discard(order.name)
-            self._settled.add(order.name)
             self._report_finished()
 
     def _begin(self, attempt: int, turn: int, *, is_late: bool) -> None:
@@ -261,7 +257,7 @@ class Keeper:
                 self._rival = self._find_rival()
                 remove_parts(self._scanner.folder)
                 self._is_finishing = self._is_awaited = False
-                self._unsealed, self._settled = set(), set()
+                self._unsealed = set()
                 self._scanner.begin(is_late=is_late)
         with self._turning:
             if turn == self._turn:
@@ -297,7 +293,7 @@ class Keeper:
             identity=found.identity,
         )
         if found.event in ("marked", "late"):
-            self._unsealed.update({found.name} - self._settled if found.event == "marked" else ())
+            self._unsealed.update({found.name} if found.event == "marked" else ())
             self.send(report.replace(event=found.event))
         elif found.event == "unusable":
             self.send_note(found.name, "CC-CKPT-011", found.why)

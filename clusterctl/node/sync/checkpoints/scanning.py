@@ -194,7 +194,7 @@ class Scanner:
 
     def is_match(self, name: str) -> bool:
         """Return whether a name is one component of a path that the pattern means."""
-        if name in ("", ".", "..") or {"/", "\0"} & set(name):
+        if name in ("", ".", "..") or {"/", "\0", "\n"} & set(name):
             return False
         is_hidden = name.startswith(".") and not self._pattern.startswith(".")
         return not is_hidden and not name.startswith(OWN_PREFIX) and fnmatch.fnmatchcase(name, self._pattern)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keepers import LedgerRing, NodeKeeper, close_all
+from keepers import LedgerRing, NodeKeeper, Ring, close_all
+
+from clusterctl.protocol.messages.checkpoints import Seal
 
 NEVER = 60.0  # seconds between two looks: a test hangs before the second
 
@@ -99,3 +102,47 @@ def test_the_end_of_another_attempt(nodes: list[NodeKeeper], tmp_path: Path) -> 
     nodes.append(NodeKeeper(tmp_path, 0, look=NEVER))
     nodes[0].order("finish", attempt=3)
     assert nodes[0].wait("finished").attempt == 3
+
+
+def test_one_that_is_written_again_is_waited_for(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """The one of the same name is still being copied: it was sealed, and the last one is not."""
+    nodes += [NodeKeeper(tmp_path, number, complete="done", rate=500_000.0) for number in range(2)]
+    ring = LedgerRing(*nodes, ranks=2)
+    for node in nodes:
+        node.write("step-last", part=os.urandom(1_000_000), done=b"")
+    ring.serve(lambda: all(list(node.mirror.glob("seals/*")) for node in nodes), "a seal")
+    assert [one["state"] for one in ring.ledger.states] == ["copying"]
+    for node in nodes:
+        node.write("step-last", done=b"again")
+    finish(ring, *nodes)
+    assert (2, "step-last", 2) in [(one["number"], one["name"], one["nodes"]) for one in ring.ledger.states]
+
+
+def test_a_seal_is_on_the_disk_before_the_end(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """`pull --checkpoint` reads it there; a keeper that has much to copy is killed at the end of the run."""
+    nodes += [NodeKeeper(tmp_path, number, complete="done", rate=100_000.0) for number in range(2)]
+    ring = Ring(*nodes)
+    ring.begin()
+    for node in nodes:
+        node.write("step-8", part=os.urandom(300_000), done=b"")
+    before = ring.seal("step-8")
+    for node in nodes:
+        node.write("step-9", part=b"last", done=b"")
+    parts = tuple(ring.collect("step-9"))
+    ring.order_take(before, 0, 1)
+    for node in nodes:
+        seal = Seal(name="step-9", number=2, nodes=2, parts=parts)
+        node.order("finish", attempt=1)
+        node.order("seal", name="step-8", seal=before)
+        node.order("seal", name="step-9", seal=seal)
+    nodes[1].wait("finished")
+    nodes[1].kill()
+    assert len(list((nodes[1].mirror / "seals").iterdir())) == 2
+
+
+def test_a_name_that_no_hub_takes_is_no_checkpoint(nodes: list[NodeKeeper], tmp_path: Path) -> None:
+    """The end does not wait for a line break in a name."""
+    ring = start(nodes, tmp_path, "done")
+    nodes[0].write("step-9\n", part=b"0", done=b"")
+    finish(ring, *nodes)
+    assert ring.ledger.states == []
