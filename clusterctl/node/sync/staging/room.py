@@ -18,18 +18,20 @@ def check_room(root: bytes, rows: List[TreeEntry], needed: int, probe: str) -> N
     for folder in existing_folders(root, rows):
         if not os.access(folder, os.W_OK | os.X_OK):
             refuse_access(folder)
-    status = os.statvfs(root)
+    shown, status = os.fsdecode(root), os.statvfs(root)
     free = status.f_bavail * status.f_frsize
-    problem, wanted = "", f"{show_amount(needed)} are needed"
     if needed > free:
-        problem = f"{wanted}, {show_amount(free)} are free"
-    elif status.f_files and len(rows) > status.f_favail:
-        problem = f"{len(rows)} inodes are needed, {status.f_favail} are free"
-    elif rows:
-        refused = reserve(probe, needed)
-        problem = refused and f"{wanted}: {refused}"
+        raise VerbError(
+            "CC-COPY-004",
+            f"no room at {shown}: {show_amount(needed)} are needed, {show_amount(free)} are free",
+        )
+    if status.f_files and len(rows) > status.f_favail:
+        raise VerbError(
+            "CC-COPY-004", f"no room at {shown}: {len(rows)} inodes are needed, {status.f_favail} are free"
+        )
+    problem = reserve(probe, needed) if rows else ""
     if problem:
-        raise VerbError("CC-COPY-004", f"no room at {os.fsdecode(root)}: {problem}")
+        raise VerbError("CC-COPY-004", f"no room at {shown}: {show_amount(needed)} are needed: {problem}")
 
 
 def make_folder(path: bytes) -> None:
