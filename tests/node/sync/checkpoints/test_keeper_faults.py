@@ -316,6 +316,7 @@ def test_two_runs_that_write_to_one_directory(
     for name in ("step-1", "step-2"):
         first.order("collect", attempt=1, name=name, identity="?", node_rank=0)
         assert first.wait("part").why == note.why
+        first.wait("note", lambda report, name=name: report.name == name)  # else it may come below
     left, gone = (first, second) if ends == "second" else (second, first)
     gone.close()
     left.poll()
