@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from driving import STUBBED, leftovers, make_project, read_until
-from waiting import HANG
+from waiting import HANG, wait_until
 
 import clusterctl
 from clusterctl.lab.labs import Lab
@@ -25,9 +25,9 @@ import os, sys, time
 rank = int(os.environ["RANK"])
 print("hello of", rank, os.environ["SEED"], *sys.argv[1:], flush=True)
 open(os.environ["CLUSTERCTL_OUTPUT_DIR"] + "/made.txt", "w").write("x")
-if rank == 1:
-    raise ValueError("bad batch")
-time.sleep(600)
+while rank == 0 or not os.path.exists(os.path.expanduser("~/fail")):
+    time.sleep(0.05)
+raise ValueError("bad batch")
 """
 
 LONG = (1 << 18) - 10  # as in the program
@@ -125,6 +125,10 @@ def test_a_run_and_its_cause(cluster: Lab, tmp_path: Path, capfd: pytest.Capture
 
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(drive).result(HANG)
+        wait_until(
+            lambda: list(run.logs(rank=0, stream="stdout", follow=False)), "a line of rank 0", every=0.2
+        )
+        cluster.nodes[1].run(["sh", "-c", "touch ~/fail"])  # sooner it could end rank 0 before its first line
         verdict = pool.submit(run.wait, HANG).result(2 * HANG)
 
     again = clusterctl.attach(run.id, inventory=cluster.inventory)
@@ -133,10 +137,10 @@ def test_a_run_and_its_cause(cluster: Lab, tmp_path: Path, capfd: pytest.Capture
     cause = run.cause
     assert cause is not None and raised.value.cause == cause == again.cause
     name = cluster.nodes[1].name
-    assert (cause.node, cause.rank, cause.file, cause.line) == (name, 1, "train.py", 7)
+    assert (cause.node, cause.rank, cause.file, cause.line) == (name, 1, "train.py", 8)
     assert (cause.text, verdict["state"], run.id[:5]) == ("ValueError: bad batch", "FAILED", "true-")
     assert (
-        raised.value.message == f"rank 1 on {name}, train.py:7: ValueError: bad batch (run {run.id}: FAILED)"
+        raised.value.message == f"rank 1 on {name}, train.py:8: ValueError: bad batch (run {run.id}: FAILED)"
     )
     assert [line["line"] for line in run.logs(rank=0, stream="stdout")] == ["hello of 0 1 --lr 0.1"]
     assert [line["rank"] for line in run.logs(grep="hello of", follow=False)] == [0, 1]
