@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from waiting import HANG, wait_until
 
 from clusterctl.node.gang.generations import Ledger
@@ -38,7 +40,9 @@ START = "from clusterctl.node.main import main; main()"
 
 @contextmanager
 def small_disk(root: Path, number: int, size: str) -> Iterator[Path]:
-    """Give the work directory of a node a disk of its own, as the option `size` of tmpfs."""
+    """Mount a disk of so many bytes as the work directory of a node; `size` is as for tmpfs."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system")
     work = root / f"gpu{number}" / "work"
     work.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(work)], check=True)

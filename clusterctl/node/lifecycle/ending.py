@@ -241,11 +241,14 @@ def on_held_over(run: Run) -> None:
         on_tick(run)
 
 
-def begin_end(run: Run) -> None:
-    """Enter the phase in which the processes are ended, unless none is left."""
+def begin_end(run: Run, *, is_done: bool = False) -> None:
+    """Enter the phase in which the processes are ended, unless none is left.
+
+    If the job `is_done`, what the ranks wrote is whole: nothing is paused, which would end copies too.
+    """
     if run.phase not in OVER:
         run.change(phase=Phase.ENDING)
-        if "checkpoints" in run.attempt.spec:
+        if "checkpoints" in run.attempt.spec and not is_done:
             run.effects.pause_checkpoints()
 
 
@@ -305,10 +308,7 @@ def terminate(run: Run, order: StopOrder) -> None:
     if run.attempt.cancelled is None:
         run.change(cancelled=order.reason, stop_kind=order.kind)
     shorten_kill(run, order.grace, SUMMARY_TIME)
-    if order.kind == DONE:  # what the ranks wrote is whole, and copies go on: a pause would end both
-        run.change(phase=Phase.ENDING)
-    else:
-        begin_end(run)
+    begin_end(run, is_done=order.kind == DONE)
     record_stop(run, order.reason, order.grace)
     if run.attempt.first_failure is None:
         run.processes.terminate_torchrun()
@@ -462,16 +462,15 @@ def on_outside_read(run: Run, summary: Optional[OutsideSummary]) -> None:
     """
     if summary is not None:
         run.effects.set_state({"outside": summary})
-    part = run.state.part
+    part, attempt = run.state.part, run.attempt
     assert part is not None  # on_part_built has set it
-    if part["state"] != SUCCEEDED or "checkpoints" not in run.attempt.spec:
+    is_stopped = attempt.stopped_at is not None and attempt.stop_kind != DONE
+    if part["state"] != SUCCEEDED or is_stopped or "checkpoints" not in attempt.spec:
         hand_over(run, part)
         return
     run.change(finishing=True)
     run.effects.start_timer("checkpoints", FINISH_LIMIT, partial(on_checkpoints_finished))
     run.effects.finish_checkpoints()
-    if run.attempt.stopped_at is not None and run.attempt.stop_kind != DONE:
-        on_checkpoints_finished(run)
 
 
 def on_checkpoints_finished(run: Run) -> None:

@@ -94,12 +94,30 @@ class Restore(Record):
 
 
 ORDERS = (
-    *("begin", "collect", "take", "seal", "skip", "safe", "void"),
-    *("pause", "conclude", "restore", "finish"),
+    "begin",
+    "collect",
+    "take",
+    "seal",
+    "skip",
+    "safe",
+    "void",
+    "pause",
+    "conclude",
+    "restore",
+    "finish",
 )
 REPORTS = (
-    *("listening", "begun", "marked", "part", "late", "held", "kept"),
-    *("restoring", "restored", "finished", "note"),
+    "listening",
+    "begun",
+    "marked",
+    "part",
+    "late",
+    "held",
+    "kept",
+    "restoring",
+    "restored",
+    "finished",
+    "note",
 )
 
 

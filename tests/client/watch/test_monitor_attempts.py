@@ -138,7 +138,7 @@ def test_who_comes_late_is_reported_in_order() -> None:
 
 
 def test_why_an_attempt_ended_is_reported_before_the_next_even_if_its_events_come_late() -> None:
-    """Who attaches while a run restarts has its new state first; a slow node sends the events long after that."""
+    """A run is attached to while it restarts: its new state comes first, and the events of a slow node much later."""
     said: list[str] = []
     watch = MonitorOptions(
         "r", NODES, {}, {}, known_states={node.name: state(1, 0, 1, None) for node in NODES}

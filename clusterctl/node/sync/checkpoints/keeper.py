@@ -293,7 +293,8 @@ class Keeper:
             identity=found.identity,
         )
         if found.event in ("marked", "late"):
-            self._unsealed.update({found.name} if found.event == "marked" else ())
+            if found.event == "marked":
+                self._unsealed.add(found.name)
             self.send(report.replace(event=found.event))
         elif found.event == "unusable":
             self.send_note(found.name, "CC-CKPT-011", found.why)

@@ -215,7 +215,6 @@ def test_files_of_a_restore_that_was_given_up(nodes: list[NodeKeeper], tmp_path:
     assert not [report for report in nodes[1].seen if report.event == "marked" and report.attempt == 3]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_full_disk_of_the_neighbour(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """It is noted, the part is not held, and a smaller one is taken after it."""
     with small_disk(tmp_path, 1, "2m"):
@@ -233,7 +232,6 @@ def test_a_full_disk_of_the_neighbour(nodes: list[NodeKeeper], tmp_path: Path) -
             node.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_copy_leaves_room_for_the_script(nodes: list[NodeKeeper], tmp_path: Path) -> None:
     """A part that would just fit is refused before its first byte: the script writes to the same disk."""
     with small_disk(tmp_path, 1, "8m"):
